@@ -1,4 +1,4 @@
-//! Sets `GENIE_COMMIT` for the program: the variable of that name, else the commit that git reports. Without git or
+//! Sets `GENIE_VERSION` (version, commit, target) and `GENIE_COMMIT` for the program: the variable of that name, else the commit that git reports. Without git or
 //! outside of a repository it stays unset; that is no failure.
 
 use std::path::Path;
@@ -6,7 +6,12 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=GENIE_COMMIT");
-    if let Some(commit) = std::env::var("GENIE_COMMIT").ok().filter(|commit| !commit.is_empty()).or_else(ask_git) {
+    let commit = std::env::var("GENIE_COMMIT").ok().filter(|commit| !commit.is_empty()).or_else(ask_git);
+    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    let target = std::env::var("TARGET").unwrap_or_default();
+    let of = commit.as_ref().map_or_else(|| target.clone(), |commit| format!("{commit}, {target}"));
+    println!("cargo::rustc-env=GENIE_VERSION={version} ({of})");
+    if let Some(commit) = commit {
         println!("cargo::rustc-env=GENIE_COMMIT={commit}");
     }
 }

@@ -1,6 +1,7 @@
 //! From options to a published bundle, step by step.
 
 use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
+use crate::eagle::check_hidden_states;
 use crate::family::ModelSpec;
 use crate::lora::{self, Adapter};
 use crate::lower::pd::PdForm;
@@ -46,7 +47,23 @@ pub(crate) fn compile_and_prove<T: Target>(
     // Everything that can be refused is refused before anything is written.
     options.check()?;
     let variants = options.variants()?;
-    let mut model = Model::open(&options.model_dir)?;
+    let (mut model, with_features);
+    let options = match &options.eagle_of {
+        Some(target) => {
+            model = Model::open_eagle(&options.model_dir, target)?;
+            // What it drafts from next is its own.
+            let kinds = GraphKinds { hidden_states: true, ..options.kinds.clone() };
+            with_features = CompileOptions { kinds, ..options.clone() };
+            &with_features
+        }
+        None => {
+            model = Model::open(&options.model_dir)?;
+            options
+        }
+    };
+    if options.kinds.hidden_states {
+        check_hidden_states(&model.spec)?;
+    }
     let adapters = lora::open_all(&options.lora, &model.spec)?;
     let mut adapter_entries = Vec::new();
     for adapter in &adapters {
@@ -63,6 +80,10 @@ pub(crate) fn compile_and_prove<T: Target>(
     let windows = Windows::of(spec, variants.iter().copied());
     if options.kinds.cache != CacheUpdate::Concat && matches!(windows, Windows::Group { .. }) {
         return Err(CompileError::ScatterWindows);
+    }
+    let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
+    if let Some(positions) = spec.learned_positions.filter(|&positions| longest > positions) {
+        return Err(CompileError::BeyondPositions { context: longest, positions });
     }
     let pd_only = options.kinds.pd.as_ref().is_some_and(|pd| pd.only);
     let pd_graphs = pd_graphs(options, windows)?;
@@ -113,7 +134,7 @@ pub(crate) fn compile_and_prove<T: Target>(
         let variants = variants_of(split, &variants, kinds);
         let (loss, progress) = (&mut loss, &mut *progress);
         let source = Source { checkpoint, format, kinds, adapters: &adapters, loss, progress };
-        let context = open.take().map_or_else(|| target.context(), Ok)?;
+        let context = open.take().map_or_else(|| target.context(staging.folder()), Ok)?;
         let path = staging.path(file);
         let save = (binaries.get(i + 1) != Some(file)).then_some(&*path);
         open = compile_split(spec, split, number, &variants, context, source, save)?;
@@ -132,7 +153,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     if let Some(file) = binaries.get(n_plain_files) {
         let (loss, progress) = (&mut loss, &mut *progress);
         let source = Source { checkpoint, format, kinds: &options.kinds, adapters: &[], loss, progress };
-        let context = open.take().map_or_else(|| target.context(), Ok)?;
+        let context = open.take().map_or_else(|| target.context(staging.folder()), Ok)?;
         compile_pd(spec, &pd_graphs, context, source, &staging.path(file))?;
         if let Some(htp) = &options.htp {
             htp.check_file(file, &staging.path(file))?;
@@ -197,6 +218,7 @@ pub(crate) fn compile_and_prove<T: Target>(
             kinds: options.kinds.clone(),
             adapters: adapter_entries,
             merged,
+            drafts_for: options.eagle_of.as_deref().map(directory_name),
         },
         backend: target.id(),
         files: seal(&staging, &files, progress)?,

@@ -5,7 +5,6 @@
 //! *Trap*: a factor that is folded into a weight is divided out after rounding, which may change the last bit.
 
 use crate::checkpoint::{SINGLE_FILE, file_header};
-use crate::family::fused_name;
 use crate::lower::{Format, LinearForm, check_weights, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};
@@ -13,6 +12,16 @@ use genie_bundle::TOKENIZER_FILE;
 use genie_bundle::files::OPTIONAL_FILES;
 use serde_json::{Value, json};
 use std::path::Path;
+
+/// A tensor of the family's checkpoints, made of one or more of the compiler's.
+struct Stored {
+    name: String,
+    /// As the compiler sees it.
+    dims: Vec<usize>,
+    /// It is written the other way round.
+    turned: bool,
+    parts: Vec<usize>,
+}
 
 /// Writes the checkpoint to the folder `to`, which is created if missing. `precision` is that of the bundle.
 ///
@@ -26,27 +35,42 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     let format = Format { precision, weights, form: LinearForm::FullyConnected };
     let all = rounded_weights(&source.spec, format);
 
-    // Projections that share a tensor in the family's checkpoints come one behind the other.
-    let mut stored: Vec<(String, Vec<usize>)> = Vec::new();
-    for weight in &all {
-        let whole = fused_name(&weight.name).filter(|_| source.spec.family.info().fused);
-        let name = whole.unwrap_or_else(|| weight.name.clone());
-        match stored.last_mut().filter(|(last, _)| *last == name) {
-            Some((_, dims)) => dims[0] += weight.dims()[0],
-            None => stored.push((name, weight.dims().to_vec())),
+    // Projections that share a tensor in the family's checkpoints lie one behind the other there.
+    let mut stored: Vec<Stored> = Vec::new();
+    for (i, weight) in all.iter().enumerate() {
+        let (name, turned) = source.spec.family.stored(&weight.name);
+        match stored.iter_mut().find(|stored| stored.name == name) {
+            Some(stored) => {
+                stored.dims[0] += weight.dims()[0];
+                stored.parts.push(i);
+            }
+            None => stored.push(Stored { name, dims: weight.dims().to_vec(), turned, parts: vec![i] }),
         }
     }
+    let dims: Vec<Vec<usize>> = stored
+        .iter()
+        .map(|stored| if stored.turned { stored.dims.iter().rev().copied().collect() } else { stored.dims.clone() })
+        .collect();
 
     std::fs::create_dir_all(to).map_err(fs::io_err("create", to))?;
     let mut unread = None;
     let written = file_io::write(&to.join(SINGLE_FILE), |out| {
-        out.write_all(&file_header("F32", 4, stored.iter().map(|(name, dims)| (name.as_str(), dims.as_slice()))))?;
-        for weight in &all {
-            let values = weight.read(&source.checkpoint, format).map_err(|error| {
-                unread = Some(error);
-                std::io::Error::other("the model cannot be read")
-            })?;
-            values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))?;
+        out.write_all(&file_header(
+            "F32",
+            4,
+            stored.iter().zip(&dims).map(|(s, dims)| (s.name.as_str(), dims.as_slice())),
+        ))?;
+        for stored in &stored {
+            let mut values = Vec::new();
+            for &part in &stored.parts {
+                values.extend(all[part].read(&source.checkpoint, format).map_err(|error| {
+                    unread = Some(error);
+                    std::io::Error::other("the model cannot be read")
+                })?);
+            }
+            let (inner, n_rows) = (stored.dims.last().copied().unwrap_or(1), stored.dims[0]);
+            let order = |at: usize| if stored.turned { at % n_rows * inner + at / n_rows } else { at };
+            (0..values.len()).try_for_each(|at| out.write_all(&values[order(at)].to_le_bytes()))?;
         }
         Ok(())
     });

@@ -82,6 +82,16 @@ pub enum CompileError {
     #[error("`{}` cannot be read as JSON: {detail}", path.display())]
     BadJson { path: PathBuf, detail: String },
 
+    // Hidden states, and heads that draft from them.
+    #[error("hidden states do not go together with {what}")]
+    HiddenStatesWith { what: &'static str },
+    #[error("hidden states of family `{family}`: expected a model without factors of embedding and logits")]
+    HiddenStatesOf { family: &'static str },
+    #[error("{what} of the EAGLE head: expected {expected} as its target has, found {found}")]
+    EagleOther { what: &'static str, expected: usize, found: usize },
+    #[error("`{}` is no head of EAGLE-1 or EAGLE-2: expected `fc.weight` and layers `layers.N`, found {found}", dir.display())]
+    EagleForm { dir: PathBuf, found: String },
+
     // config.json.
     #[error("unsupported architecture `{found}`: this compiler supports {}", quoted(supported))]
     UnsupportedArchitecture { found: String, supported: Vec<&'static str> },
@@ -193,6 +203,8 @@ pub enum CompileError {
     ScatterWindows,
     #[error("graphs that take embeddings have no split with the embedding table")]
     EmbeddingsAndLut,
+    #[error("CL-{context} is longer than the {positions} positions that the model has a table of")]
+    BeyondPositions { context: usize, positions: usize },
 
     // Proof.
     #[error("the bundle was compiled but does not run: nothing of it was kept")]

@@ -53,6 +53,7 @@ mod compile;
 #[cfg(test)]
 mod damage_tests;
 mod dequantize;
+mod eagle;
 mod error;
 pub mod family;
 mod fs;
@@ -84,8 +85,9 @@ pub use checkpoint::Checkpoint;
 pub use compile::{Prove, model_hash};
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
-pub use family::{Activation, Family, ModelSpec};
+pub use family::{Activation, EagleHead, Family, ModelSpec};
 pub use genie_bundle::{CONFIG_FILE, Manifest};
+pub use gguf::gguf_tokenizer;
 pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};

@@ -44,9 +44,10 @@ impl Model {
         let files = ModelFiles::Folder(path.into());
         let mut configuration = Configuration::read(&files)?;
         let mut checkpoint = Checkpoint::open(path)?;
-        if configuration.spec.family.info().fused {
-            checkpoint.split_fused(&configuration.spec)?;
+        if configuration.spec.family.info().learned_positions {
+            checkpoint.turn_conv1d();
         }
+        checkpoint.split_fused(&configuration.spec)?;
         configuration.take_biases(|name| checkpoint.tensors().contains_key(name));
         let Configuration { spec, mut notes, .. } = configuration;
         notes.extend_from_slice(checkpoint.notes());
@@ -73,9 +74,7 @@ impl Model {
         contents.insert(TOKENIZER_FILE, json(gguf.tokenizer(spec.vocab)?));
         notes.extend(gguf.unread_note().into_iter().chain(gguf.tokenizer_note()?));
         let mut checkpoint = Checkpoint::of_gguf(gguf, spec.head_dim)?;
-        if family.info().fused {
-            checkpoint.split_fused(&spec)?;
-        }
+        checkpoint.split_fused(&spec)?;
         let files = ModelFiles::Made { of: path.clone(), contents };
         Ok(Self { spec, checkpoint, files, notes })
     }

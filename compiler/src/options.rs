@@ -36,6 +36,8 @@ pub struct CompileOptions {
     pub lora: Vec<AdapterSource>,
     /// Folders of LoRA adapters that are added to the weights.
     pub lora_merge: Vec<PathBuf>,
+    /// The model is an EAGLE head, which drafts for this one: folder or GGUF file. Its embedding, LM head and tokenizer are taken from there.
+    pub eagle_of: Option<PathBuf>,
     /// The Hexagon chip to compile for; `None` for the backend's own device.
     pub htp: Option<HtpOptions>,
     /// Replace a bundle in the output directory; what else is there stays. A directory without a bundle is never replaced.
@@ -58,6 +60,7 @@ impl CompileOptions {
             kinds: GraphKinds::default(),
             lora: Vec::new(),
             lora_merge: Vec::new(),
+            eagle_of: None,
             htp: None,
             force: false,
         }
@@ -135,6 +138,21 @@ impl CompileOptions {
         }
         if !rows_only.is_empty() && !self.lora.is_empty() {
             return Err(CompileError::RowsOnlyAndLora);
+        }
+        if self.kinds.hidden_states || self.eagle_of.is_some() {
+            // Every graph must give them, and as the plain head makes them.
+            let others = [
+                (!rows_only.is_empty(), "graphs of cache rows only"),
+                (!head.is_empty(), "an LM head of some widths only"),
+                (self.kinds.head_weight_input, "the LM head's weight as an input"),
+                (self.kinds.pd.is_some(), "fused graphs"),
+                // The engine runs such a head for the rows whose logits are wanted only.
+                (self.splits != Splits::Mono, "an LM head in a split of its own"),
+                (self.eagle_of.is_some() && !(self.lora.is_empty() && self.lora_merge.is_empty()), "LoRA adapters"),
+            ];
+            if let Some((_, what)) = others.into_iter().find(|(asked, _)| *asked) {
+                return Err(CompileError::HiddenStatesWith { what });
+            }
         }
         if self.kinds.embeddings_input && self.splits == Splits::LutDecoderLmhead {
             return Err(CompileError::EmbeddingsAndLut);
@@ -262,6 +280,18 @@ mod tests {
             Case {
                 change: |o| (o.kinds.head, o.splits) = (vec![32, 128], Splits::DecoderLmhead),
                 message: "the LM head's widths 32, 128 leave steps of AR-1 without logits",
+            },
+            Case {
+                change: |o| (o.kinds.hidden_states, o.kinds.rows_only) = (true, vec![128]),
+                message: "hidden states do not go together with graphs of cache rows only",
+            },
+            Case {
+                change: |o| (o.kinds.hidden_states, o.splits) = (true, Splits::DecoderLmhead),
+                message: "hidden states do not go together with an LM head in a split of its own",
+            },
+            Case {
+                change: |o| (o.eagle_of, o.kinds.head_weight_input) = (Some("t".into()), true),
+                message: "hidden states do not go together with the LM head's weight as an input",
             },
             Case {
                 change: |o| (o.kinds.embeddings_input, o.splits) = (true, Splits::LutDecoderLmhead),

@@ -1,7 +1,7 @@
 //! The weight format that a model has by itself: what is compiled where no other is asked for.
 //!
 //! Float weights stay float. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
-//! Q4_0, `q8_0` for everything else (Q6_K is copied by either). Chips take no blocks.
+//! Q4_0, `q8_0` for everything else (Q6_K and Q3_K are copied by either). Chips take no blocks.
 
 use crate::Weights;
 use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype};
@@ -79,7 +79,7 @@ impl Counts {
             let n: usize = dims.iter().product();
             match (&entry.dtype, role) {
                 (SourceDtype::Blocks(BlockFormat::Q4_0), _) => counts.four_bits += n,
-                (SourceDtype::Blocks(BlockFormat::Q6K), _) => counts.six_bits += n,
+                (SourceDtype::Blocks(format), _) if format.has_two_levels() => counts.six_bits += n,
                 // An embedding has 8 bits in every format of blocks.
                 (SourceDtype::Blocks(_), Role::Embedding) => counts.six_bits += n,
                 (SourceDtype::Blocks(_), _) => counts.other_blocks += n,

@@ -60,8 +60,9 @@ impl Target for QnnTarget {
         BackendId { name: library.provider().into(), build_id }
     }
 
-    fn context(&mut self) -> Result<QnnContext> {
-        let options = self.htp.as_ref().map_or_else(ContextOptions::default, HtpOptions::context_options);
+    fn context(&mut self, scratch: &Path) -> Result<QnnContext> {
+        let mut options = self.htp.as_ref().map_or_else(ContextOptions::default, HtpOptions::context_options);
+        options.host_scratch = Some(scratch.to_owned());
         // HTP libraries compute floats in half precision only, and need the option even without a chip.
         let unnamed = HtpGraphOptions { float16: true, ..HtpGraphOptions::default() };
         let htp = self.htp.as_ref().map_or(unnamed, HtpOptions::graph_options);

@@ -15,8 +15,8 @@ pub(crate) trait Target {
     /// The library.
     fn id(&self) -> BackendId;
 
-    /// A new, empty context.
-    fn context(&mut self) -> Result<Self::Context>;
+    /// A new, empty context. What it needs to keep of weights until it is saved may be written to `scratch`, a folder.
+    fn context(&mut self, scratch: &Path) -> Result<Self::Context>;
 }
 
 /// One context binary under construction.

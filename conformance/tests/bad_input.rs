@@ -201,8 +201,8 @@ fn checkpoints() {
         ),
         (
             "another activation",
-            |d| edit(d, |c| c["hidden_act"] = json!("relu")),
-            "unsupported `hidden_act` in `/model/config.json`: found relu, this compiler needs one of silu, swish, swiglu, gelu_pytorch_tanh, gelu_new, gelu_fast, gelu",
+            |d| edit(d, |c| c["hidden_act"] = json!("tanh")),
+            "unsupported `hidden_act` in `/model/config.json`: found tanh, this compiler needs one of silu, swish, swiglu, gelu_pytorch_tanh, gelu_new, gelu_fast, gelu, relu",
         ),
         (
             "other positions",
@@ -327,7 +327,7 @@ fn context_binaries() {
         (
             "a later format",
             |b| b[8..12].copy_from_slice(&99u32.to_le_bytes()),
-            "context binary has format version 99, this backend reads up to 2",
+            "context binary has format version 99, this backend reads up to 3",
         ),
         ("one bit of the description", |b| b[200] ^= 1, "context binary is damaged: checksum of the"),
         (

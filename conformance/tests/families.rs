@@ -17,9 +17,10 @@ use compiler::{Activation, Checkpoint, CompileOptions, Family, Manifest, Precisi
 use conformance::backends;
 use conformance::bundles::Bundle;
 use engine::{Engine, EngineConfig, RopeScaling, TokenModel};
-use genie_types::TokenId;
+use genie_types::{TokenId, YarnScaling};
 use kvmanager::SeqId;
 use reference::Reference;
+use serde_json::json;
 
 const TOLERANCE: f64 = 1e-4;
 const N_TOKENS: u32 = 90;
@@ -108,6 +109,80 @@ fn olmo2() {
 }
 
 #[test]
+fn olmo3() {
+    check_both(Family::Olmo3, |_| false);
+    // Positions of the layers without a window are scaled: two pairs of tables.
+    let yarn = TestModel { scaling: Some(yarn()), layers: 4, max_positions: 96, ..TestModel::tiny(Family::Olmo3) };
+    check(&yarn, Splits::DecoderLmhead, false);
+    let bundle = check_window(&TestModel { window: 20, seed: 9, ..yarn }, 96, |o| {
+        (o.splits, o.layers_per_split) = (Splits::LutDecoderLmhead, Some(1));
+    });
+    let prefixes: Vec<String> = bundle.config().engine().prefixed_ropes.iter().map(|(p, _)| p.clone()).collect();
+    assert_eq!(prefixes, ["local_"]);
+}
+
+/// Numbers that matter within a hundred tokens.
+fn yarn() -> RopeScaling {
+    RopeScaling::Yarn(YarnScaling {
+        factor: 4.0,
+        original_max_position: 24.0,
+        dim: 16,
+        extrapolation_factor: 1.0,
+        attn_factor: 1.25,
+        beta_fast: 8.0,
+        beta_slow: 0.5,
+    })
+}
+
+/// Positions by layer type, as later versions of transformers write them: either type may have any base and scaling.
+#[test]
+fn positions_by_layer_type() {
+    let plain = |theta: f64| json!({ "rope_type": "default", "rope_theta": theta });
+    let linear = |theta: f64| json!({ "rope_type": "linear", "factor": 4.0, "rope_theta": theta });
+    let yarn = |theta: f64| {
+        json!({ "rope_type": "yarn", "factor": 4.0, "rope_theta": theta, "beta_fast": 8.0, "beta_slow": 0.5,
+            "attention_factor": 1.2, "original_max_position_embeddings": 24 })
+    };
+    for (family, full, windowed, prefixes) in [
+        (Family::Gemma3, plain(1e6), plain(1e4), &[][..]),
+        (Family::Gemma3, linear(1e6), plain(1e4), &["local_"]),
+        (Family::Gemma3, plain(5e5), linear(1e4), &["local_"]),
+        (Family::Olmo3, yarn(5e5), plain(5e5), &["local_"]),
+        (Family::Olmo3, yarn(5e5), yarn(5e5), &[]),
+        (Family::Olmo3, yarn(5e5), linear(1e4), &["local_"]),
+        (Family::Olmo3, plain(5e5), plain(5e5), &[]),
+    ] {
+        let model = TestModel { layers: 4, seed: 9, ..TestModel::tiny(family) };
+        let bundle = Bundle::make_changed(&model, &backends::linked(), few, |config| {
+            let layers = (1..=4).map(|n| if n % 4 == 0 { "full_attention" } else { "sliding_attention" });
+            config["layer_types"] = layers.collect();
+            config["rope_parameters"] = json!({ "full_attention": full, "sliding_attention": windowed });
+            config["sliding_window"] = json!(20);
+            for old in ["rope_theta", "rope_scaling", "rope_local_base_freq", "sliding_window_pattern"] {
+                config.as_object_mut().unwrap().remove(old);
+            }
+        });
+        let tokens: Vec<u32> = (0..60).map(|i| (i * 37 + i * i + 11) % 250).collect();
+        let ids: Vec<TokenId> = tokens.iter().copied().map(TokenId).collect();
+        let expected = Reference::open(&bundle.model_dir()).logits(&tokens);
+        let mut engine = bundle.engine(&backends::linked());
+        for range in [0..33, 33..34, 34..55, 55..60] {
+            let wanted = &expected[range.end - 1];
+            let found = engine.process(&ids[range.clone()]).unwrap();
+            let largest = wanted.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+            let off = found.iter().zip(wanted).fold(0.0f64, |m, (a, b)| m.max((f64::from(*a) - b).abs())) / largest;
+            assert!(off <= TOLERANCE, "{family} {full} {windowed}, {range:?}: off by {off:e}");
+        }
+        let found: Vec<String> = bundle.config().engine().prefixed_ropes.iter().map(|(p, _)| p.clone()).collect();
+        assert_eq!(found, prefixes, "{family} {full} {windowed}");
+    }
+}
+
+fn few(options: &mut CompileOptions) {
+    (options.ars, options.cls, options.precision) = (vec![1, 8, 32], vec![64], Precision::F32);
+}
+
+#[test]
 fn gemma2() {
     // Candle's Gemma is always tied.
     check_both(Family::Gemma2, |model| model.tied);
@@ -138,6 +213,14 @@ fn stablelm() {
     let biased =
         TestModel { attention_bias: true, rotary_part: 0.25, tied: false, ..TestModel::tiny(Family::StableLm) };
     check(&biased, Splits::DecoderLmhead, true);
+}
+
+#[test]
+fn gpt2() {
+    check_both(Family::Gpt2, |_| false);
+    for activation in [Activation::Gelu, Activation::Relu] {
+        check(&TestModel { activation, ..TestModel::tiny(Family::Gpt2) }, Splits::DecoderLmhead, false);
+    }
 }
 
 /// The function of the feed-forward part is the configuration's, whatever the family usually has.
@@ -221,7 +304,7 @@ fn check_window(model: &TestModel, n_tokens: u32, choose: impl FnOnce(&mut Compi
 
 #[test]
 fn contexts_beyond_a_window_of_some_layers_are_exact() {
-    for family in [Family::Gemma2, Family::Gemma3] {
+    for family in [Family::Gemma2, Family::Gemma3, Family::Olmo3] {
         let model = TestModel { window: 20, layers: 4, seed: 9, ..TestModel::tiny(family) };
         let bundle = check_window(&model, 96, |_| ());
         let engine = bundle.config();
@@ -267,13 +350,17 @@ fn rows_are_not_moved_where_layers_rotate_keys_in_different_ways() {
         let bundle = Bundle::make(&TestModel::tiny(family), &backend, |o| (o.ars, o.cls) = (vec![1, 8], vec![32]));
         let mixed = Manifest::read(&bundle.dir()).unwrap().source.mixed_rotation;
         assert_eq!(mixed, matches!(family, Family::SmolLm3 | Family::Gemma3), "{family}");
+        // Rows of learned positions are added to the embeddings: keys cannot be turned to others.
+        let learned = family == Family::Gpt2;
         let config = EngineConfig { mixed_rotation: mixed, ..bundle.config().engine().clone() };
         let mut engine = Engine::open(&config, &backend).unwrap();
         let ids: Vec<TokenId> = (0..20).map(TokenId).collect();
         engine.process(&ids).unwrap();
         match engine.shift_out(SeqId(0), 4, 8) {
-            Ok(n_past) => assert!(!mixed && n_past == 12, "{family}: {n_past}"),
-            Err(error) => assert!(mixed && error.to_string().contains("keys must be rotated"), "{family}: {error}"),
+            Ok(n_past) => assert!(!mixed && !learned && n_past == 12, "{family}: {n_past}"),
+            Err(error) => {
+                assert!((mixed || learned) && error.to_string().contains("keys must be rotated"), "{family}: {error}")
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ fn their_name(kind: &str, name: &str) -> String {
         return name.replace(ours, theirs);
     }
     let gemma = kind.starts_with("gemma");
-    let post_attention = if gemma || kind == "olmo2" { "post_attention_norm" } else { "ffn_norm" };
+    let post_attention = if gemma || kind.starts_with("olmo") { "post_attention_norm" } else { "ffn_norm" };
     let parts = [
         ("input_layernorm", "attn_norm"),
         ("post_attention_layernorm", post_attention),
@@ -109,10 +109,15 @@ fn converted(dir: &Path) -> Vec<u8> {
     let json = |name: &str| -> Value { serde_json::from_slice(&std::fs::read(dir.join(name)).unwrap()).unwrap() };
     let (config, tokenizer) = (json("config.json"), json("tokenizer.json"));
     let kind = config["model_type"].as_str().unwrap();
+    if kind == "gpt2" {
+        return converted_gpt2(dir, &config, &tokenizer);
+    }
     // A Mistral is a `llama` there.
     let arch = match kind {
         "mistral" => "llama",
         "gemma3_text" => "gemma3",
+        // It has a window.
+        "olmo3" => "olmo2",
         other => other,
     };
     let count = |key: &str| config[key].as_u64().unwrap_or_else(|| panic!("{key}"));
@@ -160,14 +165,84 @@ fn converted(dir: &Path) -> Vec<u8> {
             file.float(&at(theirs), x);
         }
     }
-    if ["phi3", "gemma2", "gemma3"].contains(&arch) {
+    if ["phi3", "gemma2", "gemma3", "olmo3"].contains(&if kind == "olmo3" { kind } else { arch }) {
         file.count(&at("attention.sliding_window"), config["sliding_window"].as_u64().unwrap_or(0));
     }
     if arch == "gemma3" {
         file.count(&at("attention.sliding_window_pattern"), count("sliding_window_pattern"));
     }
+    if kind == "olmo3" {
+        let local = |kind: &Value| vec![u8::from(kind == "sliding_attention")];
+        let list: Vec<Vec<u8>> = config["layer_types"].as_array().unwrap().iter().map(local).collect();
+        file.list(&at("attention.sliding_window_pattern"), 7, &list);
+    }
     scaling(&mut file, arch, &config);
 
+    vocabulary(&mut file, &config, &tokenizer);
+
+    let bytes = std::fs::read(dir.join("model.safetensors")).unwrap();
+    for (name, view) in SafeTensors::deserialize(&bytes).unwrap().tensors() {
+        let dims = view.shape().to_vec();
+        let mut values: Vec<f32> = view.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        let turns = ["q_proj", "k_proj"].iter().any(|part| name.contains(part));
+        if turns && ["llama", "granite", "smollm3"].contains(&arch) {
+            values = in_pairs(&values, values.len() / dims[0], head_dim as usize);
+        }
+        if arch.starts_with("gemma") && name.ends_with("norm.weight") {
+            values.iter_mut().for_each(|w| *w += 1.0);
+        }
+        file.tensors.push((their_name(kind, &name), dims, values));
+    }
+    file.bytes()
+}
+
+/// A GPT-2: its converter turns `Conv1D` weights over, and leaves out the constants of the mask.
+fn converted_gpt2(dir: &Path, config: &Value, tokenizer: &Value) -> Vec<u8> {
+    let mut file = File::default();
+    file.pair("general.architecture", 8, &text("gpt2"));
+    for (theirs, ours) in [
+        ("block_count", "n_layer"),
+        ("context_length", "n_ctx"),
+        ("embedding_length", "n_embd"),
+        ("feed_forward_length", "n_inner"),
+        ("attention.head_count", "n_head"),
+    ] {
+        file.count(&format!("gpt2.{theirs}"), config[ours].as_u64().unwrap());
+    }
+    file.float("gpt2.attention.layer_norm_epsilon", config["layer_norm_epsilon"].as_f64().unwrap());
+    vocabulary(&mut file, config, tokenizer);
+    let bytes = std::fs::read(dir.join("model.safetensors")).unwrap();
+    for (name, view) in SafeTensors::deserialize(&bytes).unwrap().tensors() {
+        let mut dims = view.shape().to_vec();
+        let mut values: Vec<f32> = view.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        if [".c_attn.weight", ".c_proj.weight", ".c_fc.weight"].iter().any(|end| name.ends_with(end)) {
+            let (inner, out) = (dims[0], dims[1]);
+            values = (0..out).flat_map(|o| (0..inner).map(move |i| i * out + o)).map(|at| values[at]).collect();
+            dims.reverse();
+        }
+        let mut theirs = name.trim_start_matches("transformer.").replace("h.", "blk.");
+        for (ours, new) in [
+            ("attn.c_attn", "attn_qkv"),
+            ("attn.c_proj", "attn_output"),
+            ("mlp.c_fc", "ffn_up"),
+            ("mlp.c_proj", "ffn_down"),
+            ("ln_1", "attn_norm"),
+            ("ln_2", "ffn_norm"),
+            ("ln_f", "output_norm"),
+            ("wte", "token_embd"),
+            ("wpe", "position_embd"),
+            ("lm_head", "output"),
+        ] {
+            theirs = theirs.replace(ours, new);
+        }
+        file.tensors.push((theirs, dims, values));
+    }
+    file.bytes()
+}
+
+/// The tokenizer.
+fn vocabulary(file: &mut File, config: &Value, tokenizer: &Value) {
+    let count = |key: &str| config[key].as_u64().unwrap_or_else(|| panic!("{key}"));
     let (mut tokens, mut kinds) = (vec![String::new(); count("vocab_size") as usize], Vec::new());
     for (token, id) in tokenizer["model"]["vocab"].as_object().unwrap() {
         tokens[id.as_u64().unwrap() as usize] = token.clone();
@@ -189,21 +264,6 @@ fn converted(dir: &Path) -> Vec<u8> {
     file.list("tokenizer.ggml.merges", 8, &merges);
     file.count("tokenizer.ggml.bos_token_id", count("bos_token_id"));
     file.count("tokenizer.ggml.eos_token_id", count("eos_token_id"));
-
-    let bytes = std::fs::read(dir.join("model.safetensors")).unwrap();
-    for (name, view) in SafeTensors::deserialize(&bytes).unwrap().tensors() {
-        let dims = view.shape().to_vec();
-        let mut values: Vec<f32> = view.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        let turns = ["q_proj", "k_proj"].iter().any(|part| name.contains(part));
-        if turns && ["llama", "granite", "smollm3"].contains(&arch) {
-            values = in_pairs(&values, values.len() / dims[0], head_dim as usize);
-        }
-        if arch.starts_with("gemma") && name.ends_with("norm.weight") {
-            values.iter_mut().for_each(|w| *w += 1.0);
-        }
-        file.tensors.push((their_name(kind, &name), dims, values));
-    }
-    file.bytes()
 }
 
 fn scaling(file: &mut File, arch: &str, config: &Value) {
@@ -317,7 +377,7 @@ fn scaled_positions_come_along() {
         layers: 4,
         ..TestModel::tiny(Family::Gemma3)
     });
-    for family in [Family::Llama, Family::Qwen2, Family::SmolLm3] {
+    for family in [Family::Llama, Family::Qwen2, Family::SmolLm3, Family::Olmo3] {
         let scaling = RopeScaling::Yarn(YarnScaling {
             factor: 4.0,
             original_max_position: 24.0,

@@ -101,6 +101,38 @@ fn policy_genie_takes_the_window_for_a_ring_and_one_width_for_an_input() {
     assert_eq!(held, (0..2).chain(59..120).collect::<Vec<_>>(), "63 slots, whatever the window's size");
 }
 
+/// Where libGenie goes wrong (`ring_second_turn_htp.rs`): a wide step on a ring that narrow steps have filled.
+#[test]
+fn a_wide_step_on_a_ring_that_narrow_steps_have_filled_is_exact() {
+    for (scatter, sinks) in [(false, 0), (false, 4), (true, 0), (true, 4)] {
+        let mut rig = Rig::long(scatter, Eviction::Ring { sinks });
+        // One width for an input, as libGenie.
+        rig.config.policy = Policy::FixedVariant;
+        let mut engine = rig.open();
+        let mut naive = Naive::new(&rig.decoder, &rig.form, &[Rule::All]);
+        let (mut at, mut ars) = (0, Vec::new());
+        for n in [50, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 20, 1, 1, 8, 1] {
+            let fresh: Vec<u32> = (at..at + n).map(token).collect();
+            engine.clear_steps();
+            let found = engine.process(&ids(&fresh)).unwrap().to_vec();
+            let (mut want, mut rest) = (Vec::new(), fresh.as_slice());
+            for name in engine.steps().names() {
+                let ar: usize = name[2..name.find('_').unwrap()].parse().unwrap();
+                let (now, later) = rest.split_at(ar.min(rest.len()));
+                naive.ring(64 - ar, sinks);
+                want = naive.go_on(0, now).pop().unwrap();
+                naive.ring(64 - ar, sinks);
+                rest = later;
+                ars.push(ar);
+            }
+            let off = distance(&found, &want);
+            assert!(off < TOLERANCE, "scatter {scatter}, {sinks} sinks: off by {off} at {at}");
+            at += n;
+        }
+        assert_eq!(ars[20..], [8, 8, 8, 1, 1, 8, 1], "three wide steps behind 63 rows");
+    }
+}
+
 #[test]
 fn a_shifted_context_goes_on_without_end_and_equals_the_naive_one() {
     for (sinks, n_drop) in [(0, None), (4, Some(10)), (3, Some(1))] {

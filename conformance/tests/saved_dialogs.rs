@@ -9,6 +9,7 @@ use compiler::testmodel::TestModel;
 use compiler::{Manifest, Precision};
 use conformance::backends;
 use conformance::bundles::Bundle;
+use dialog::sampler::{Chain, Dry, TokenPenalty};
 use dialog::{Dialog, Reply, SamplerSettings, SaveFormat, SentenceCode};
 use engine::{Engine, ModeKind, ModelHash, PrefixCache, TokenModel};
 use genie_types::TokenId;
@@ -90,6 +91,42 @@ fn a_restored_dialog_goes_on_as_if_never_saved() {
         live.reset().unwrap();
         live.restore(folder.path()).unwrap();
         go_on_alike(&mut live, &mut again, "after a reset");
+    }
+}
+
+/// What penalties and DRY look at is the whole dialog, prompts too, whether or not it was saved between two turns.
+#[test]
+fn penalties_and_dry_see_what_was_said_before_a_restore() {
+    let backend = backends::linked();
+    let home = bundle(&backend, compiler::Family::Llama, &[1, 8], &[128]);
+    let penalty = TokenPenalty { last_n: 100, presence: 1.5, ..TokenPenalty::default() };
+    let dry = Dry { multiplier: 2.0, allowed_length: 1, ..Dry::default() };
+    for what in ["penalties", "DRY"] {
+        let penalised = || {
+            let mut dialog = dialog(&home, &backend, None);
+            let settings = dialog.sampler().settings().clone();
+            dialog.set_sampler(match what {
+                "DRY" => settings.with_chain(Chain { dry: dry.clone(), ..Chain::default() }).unwrap(),
+                _ => settings.with_penalty(penalty.clone()).unwrap(),
+            });
+            dialog
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut live = penalised();
+        ask(&mut live, 1, 60);
+        live.save(folder.path()).unwrap();
+        let mut fresh = penalised();
+        ask(&mut fresh, 77, 5);
+        fresh.restore(folder.path()).unwrap();
+        for turn in 0..2 {
+            // The first prompt's tokens again, so that a repetition would go on.
+            let (x, y) = (ask(&mut live, 1, 20), ask(&mut fresh, 1, 20));
+            assert_eq!(x.tokens, y.tokens, "{what}, turn {turn}");
+        }
+        let mut plain = dialog(&home, &backend, None);
+        plain.restore(folder.path()).unwrap();
+        live.restore(folder.path()).unwrap();
+        assert_ne!(ask(&mut plain, 1, 20).tokens, ask(&mut live, 1, 20).tokens, "{what} act here");
     }
 }
 

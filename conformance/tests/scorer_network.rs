@@ -45,13 +45,14 @@ impl Rig {
     }
 }
 
-/// What the network without anchors computes.
+/// What the network without anchors computes, ranked by its bits: the highest goes first.
 struct Sums;
 
 impl KeyScorer for Sums {
     fn score(&mut self, _: LayerIdx, _: usize, keys: &[f32], scores: &mut [f32]) {
         let dim = keys.len() / scores.len();
-        scores.iter_mut().zip(keys.chunks_exact(dim)).for_each(|(s, key)| *s = key.iter().sum());
+        let bits: Vec<u32> = keys.chunks_exact(dim).map(|key| key.iter().sum::<f32>().to_bits()).collect();
+        scores.iter_mut().zip(&bits).for_each(|(s, own)| *s = bits.iter().filter(|other| *other > own).count() as f32);
     }
 }
 

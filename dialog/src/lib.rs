@@ -103,8 +103,9 @@ pub mod sampler;
 
 pub use config::{ConfigError, DialogConfig};
 pub use conversation::{
-    Chunk, Control, Decoding, Dialog, DialogError, Generation, HarmonyMessage, Reply, RequestBase, RequestReply,
-    RequestSettings, RestoreReport, SentenceCode, Signal, StopCallback, StopReason, StreamReply, Verified,
+    Chunk, Control, Decoding, Dialog, DialogError, Generation, HarmonyMessage, Reply, ReplyPiece, RequestBase,
+    RequestReply, RequestSettings, RestoreReport, SentenceCode, Signal, StopCallback, StopReason, StreamReply,
+    Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
 pub use grammar::{Grammar, GrammarError, GrammarKind, WhiteSpace};

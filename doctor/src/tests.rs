@@ -1,5 +1,5 @@
 //! Every rule, broken in plain data: sound facts with one change give that rule's finding and no other.
-//! A table of some 90 changes, hence its length.
+//! A table of some 100 changes, hence its length.
 
 use std::collections::BTreeSet;
 
@@ -33,6 +33,31 @@ fn on_device(facts: &mut Facts) {
     facts.machine.libraries.push(library("libQnnHtpV75Stub.so"));
     let folder = ("/dsp".into(), Some(vec!["libQnnHtpV75Skel.so".to_owned()]));
     facts.machine.adsp = Some(AdspPath { raw: "/dsp".into(), folders: vec![folder] });
+}
+
+/// A fused pair of one layer beside the graphs that are there.
+fn fused(facts: &mut Facts) {
+    let float = |name: &str, dims: &[usize]| TensorInfo::new(name, dims.to_vec(), Dtype::F16);
+    let int = |name: &str, dims: &[usize]| TensorInfo::new(name, dims.to_vec(), Dtype::I32);
+    for (name, n, slots) in [("model.0.pd.s8", 8, &["_prefill", "_decode"][..]), ("model.0.s1", 1, &[""])] {
+        let (past, d) = (64 - n, toy::HEAD_DIM);
+        let mut inputs =
+            vec![int("input_ids", &[1, n]), int("position_ids", &[n]), float("attention_mask", &[1, 1, n, 64])];
+        if n > 1 {
+            inputs.push(int("fusion_ctrl", &[6]));
+        }
+        for slot in slots {
+            inputs.push(float(&format!("past_key{slot}_0"), &[1, 1, d, past]));
+            inputs.push(float(&format!("past_value{slot}_0"), &[1, 1, past, d]));
+        }
+        let outputs = vec![
+            float("logits", &[1, 1, slots.len(), VOCAB]),
+            float("present_key_0", &[1, 1, d, n]),
+            float("present_value_0", &[1, 1, n, d]),
+        ];
+        facts.info_mut(0).graphs.push(GraphInfo { name: name.into(), inputs, outputs });
+        facts.info_mut(0).htp_graphs.push(None);
+    }
 }
 
 /// The layers and the LM head in two binaries.
@@ -408,6 +433,28 @@ const CHANGES: &[Change] = &[
         let tensors = graph.inputs.iter_mut().chain(&mut graph.outputs);
         tensors.filter(|t| t.name.starts_with("past_")).for_each(|t| t.format = DataFormat::HmxWeight);
     }, &["native-kv"]),
+    ("fused graphs beside the others", |c| fused(c), &["fused-graphs"]),
+    ("fused graphs that are not to run, alone", |c| {
+        fused(c);
+        c.info_mut(0).graphs.drain(..2);
+        c.info_mut(0).htp_graphs.drain(..2);
+        c.set("/dialog/engine/pd_fusion", json!({"enable": false}));
+        c.set("/dialog/context/size", json!(63));
+    }, &["fused-off", "extension-graphs", "fused-graphs"]),
+    ("fused graphs alone, and a context of one token too many", |c| {
+        fused(c);
+        c.info_mut(0).graphs.drain(..2);
+        c.info_mut(0).htp_graphs.drain(..2);
+        c.set("/dialog/context/size", json!(64));
+    }, &["context-size", "extension-graphs", "fused-graphs"]),
+    ("half of a fused pair", |c| {
+        fused(c);
+        c.info_mut(0).graphs.pop();
+        c.info_mut(0).htp_graphs.pop();
+    }, &["graph-contract"]),
+    ("fused graphs that are to run, and none", |c| {
+        c.set("/dialog/engine/pd_fusion", json!({"enable": true}));
+    }, &["fused-missing"]),
     ("an image encoder", |c| {
         let (inputs, outputs) = (vec![tensor("pixel_values", &[1, 48])], vec![tensor("image_features", &[3, 8])]);
         c.info_mut(0).graphs.push(GraphInfo { name: "vision".into(), inputs, outputs });

@@ -1,7 +1,7 @@
 //! Which cache a model gets: groups with their lengths and rules, the mode, the tensors.
 
 use genie_types::Variant;
-use kvmanager::{CacheGroup, Eviction, KvGeometry, ModeKind, Policy, SplitGeometry};
+use kvmanager::{CacheGroup, Eviction, KvForm, KvGeometry, ModeKind, Policy, SplitGeometry};
 use nsp_graph::{InputRole, ModelLayout};
 
 use crate::{EngineConfig, EngineError};
@@ -26,7 +26,7 @@ pub(crate) fn groups(layout: &ModelLayout, config: &EngineConfig) -> Result<Vec<
 }
 
 /// The rule of a group as the configuration has it. libGenie does not look at the size of a window on the default group: its
-/// cache is a ring of the slots that there are.
+/// cache is a ring of the slots that there are. In other groups of scatter graphs it takes the first slots that fit.
 fn rule(layout: &ModelLayout, config: &EngineConfig, group: usize) -> Eviction {
     let prefix = &layout.groups[group].prefix;
     let rule = config.long_context.iter().find(|(p, _)| p == prefix).map_or(Eviction::None, |(_, rule)| *rule);
@@ -38,6 +38,12 @@ fn rule(layout: &ModelLayout, config: &EngineConfig, group: usize) -> Eviction {
         Eviction::Window { size, .. } if size >= config.context_size.unwrap_or_else(|| layout.max_cl()) => {
             Eviction::None
         }
+        Eviction::Window { size, sinks }
+            if group > 0 && matches!(config.policy, Policy::Genie) && layout.groups[group].form == KvForm::Scatter =>
+        {
+            // The window of the config has the reserved tokens in it.
+            Eviction::FirstFit { size: size.saturating_sub(sinks).max(1), sinks }
+        }
         rule => rule,
     }
 }
@@ -46,7 +52,9 @@ fn rule(layout: &ModelLayout, config: &EngineConfig, group: usize) -> Eviction {
 fn check_window(group: &CacheGroup, variants: &[Variant]) -> Result<(), EngineError> {
     let widest = variants.iter().map(|&v| group.room(v)).max().unwrap_or(0);
     match group.long {
-        Eviction::Window { size, sinks } if (size.max(1) - 1).saturating_add(sinks) > widest => {
+        Eviction::Window { size, sinks } | Eviction::FirstFit { size, sinks }
+            if (size.max(1) - 1).saturating_add(sinks) > widest =>
+        {
             Err(EngineError::WindowTooLong { prefix: group.prefix.clone(), size, sinks, most: widest + 1 })
         }
         Eviction::Ring { sinks } | Eviction::KeyDiff { sinks, .. } if sinks >= widest => {

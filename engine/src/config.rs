@@ -91,6 +91,8 @@ pub struct EngineConfig {
     /// Load a context binary when one of its graphs is to run, and free it when another's is. Spares memory where a
     /// bundle has several, and costs a load at each change.
     pub dynamic_load: bool,
+    /// Embedded backend: weights leave memory as soon as a step has read them, to be read from the file by the next.
+    pub lets_weights_go: bool,
     /// Settings of a bundle's fused graphs; `None` for the defaults. An [`Engine`](crate::Engine) does not look at them.
     pub pd: Option<crate::PairConfig>,
     /// Memory that the NPU sees as well, for the cache and the tensors of the graphs; `None` for plain memory, which the
@@ -138,6 +140,7 @@ impl EngineConfig {
             weight_folder: None,
             pd: None,
             dynamic_load: false,
+            lets_weights_go: false,
             shared_memory: None,
             data_alignment: 0,
             dump: None,

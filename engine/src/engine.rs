@@ -33,8 +33,8 @@ use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{
-    ChoosePath, ContextShift, EngineError, LoraModel, QnnExecutor, RowBudget, SeqRows, SequenceModel, StepLog,
-    StopFlag, TokenModel, TreeRow,
+    ChoosePath, ContextShift, EngineError, GroupCells, LoraModel, QnnExecutor, RowBudget, SeqRows, SequenceModel,
+    StepLog, StopFlag, TokenModel, TreeRow,
 };
 
 /// A loaded model with its cache.
@@ -389,6 +389,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
 
     fn own_rows(&self, seq: SeqId) -> usize {
         Engine::own_rows(self, seq)
+    }
+
+    fn cells_of_groups(&self) -> Vec<GroupCells> {
+        Engine::cells_of_groups(self)
     }
 
     fn widths(&self) -> Vec<usize> {

@@ -88,10 +88,21 @@ impl<X: Executor> Graphs<X> {
         }
         self.head.ask(rows);
         let n_splits = self.layout.splits.len();
+        // libGenie keeps the rows of an input's last step once its anchors have moved on, unless it has one token.
+        let late = as_genie && self.anchors.is_some() && judge.is_none() && next.is_none() && tokens.len() > 1;
         for s in 0..n_splits {
             let has_rows = self.execute(&mut step, s, variant, narrow_head)?;
-            if has_rows && judge.is_none() {
+            if has_rows && judge.is_none() && !late {
                 step.commit(SplitIdx(s), Keep::All)?;
+            }
+        }
+        if let Some(anchors) = self.anchors.as_ref().filter(|_| late) {
+            let before = anchors.shared().lock().clone();
+            anchors.take(&self.layout, &self.io, variant);
+            let mut kept = (0..n_splits).map(|s| step.commit(SplitIdx(s), Keep::All));
+            if let Err(e) = kept.try_for_each(|kept| kept) {
+                *anchors.shared().lock() = before;
+                return Err(e.into());
             }
         }
         if self.head.is_asked() && self.dump.as_ref().is_some_and(Dump::wants_logits) {
@@ -102,7 +113,7 @@ impl<X: Executor> Graphs<X> {
             (0..n_splits).try_for_each(|s| step.commit(SplitIdx(s), Keep::Rows(&keep)))?;
         }
         step.finish()?;
-        if let Some(anchors) = &self.anchors {
+        if let Some(anchors) = self.anchors.as_ref().filter(|_| !late) {
             anchors.take(&self.layout, &self.io, variant);
         }
         Ok(())

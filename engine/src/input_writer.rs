@@ -17,7 +17,7 @@ use crate::features::FeatureWriter;
 use crate::grids::Grids;
 use crate::io::{BufferRole, IoBuffers};
 use crate::lockstep::BatchStep;
-use crate::mask::{Mask, MaskDtype};
+use crate::mask::{Mask, MaskDtype, Padding};
 use crate::quant::QuantParams;
 use crate::rope::RopeTable;
 use crate::{distances, positions};
@@ -266,7 +266,10 @@ impl InputWriters {
                     let slots = elements_mut::<u32>(bytes).iter_mut().take(ar);
                     slots.zip(index as u32..).for_each(|(to, slot)| *to = slot);
                 }
-                Kind::Mask(mask) => mask.fill(bytes, step, planned)?,
+                Kind::Mask(mask) => {
+                    let padding = if as_genie { Padding::Hidden } else { Padding::AsLast };
+                    mask.fill(bytes, step, planned, padding)?;
+                }
                 Kind::Rope(table) => {
                     let last = planned.columns.slices().map(|slice| slice.first + slice.n - 1).max();
                     if let Some(n_past) = last.filter(|&last| last >= table.n_positions()) {

@@ -64,6 +64,7 @@ mod buffer;
 mod cache;
 mod cache_memory;
 pub mod calibrate;
+mod cell_runs;
 pub mod config;
 mod context_shift;
 mod distances;
@@ -113,6 +114,7 @@ pub mod tree;
 #[cfg(test)]
 mod tests;
 
+pub use cell_runs::{CellRun, GroupCells};
 pub use config::{EmbeddingCallback, EmbeddingLut, EngineConfig, LoraAdapter, LoraConfig, LoraGroup, LutDtype};
 pub use context_shift::ContextShift;
 pub use dump::DumpOptions;
@@ -133,7 +135,7 @@ pub use lora::{LoraModel, LoraSwitch};
 pub use model::{RowBudget, SequenceModel, TokenModel};
 pub use nsp_graph::GroupOptions;
 pub use number_file::NumberFile;
-pub use pd::{PairConfig, PairRunner};
+pub use pd::{PairConfig, PairLimits, PairRunner, PairStep, next_step as next_pair_step};
 pub use prefix_cache::{FromPrefix, PrefixCache, PrefixCacheFault};
 pub use profile::{GraphProfile, GraphRun};
 pub use qnn::QnnExecutor;

@@ -80,6 +80,8 @@ pub struct Reading {
     pub memory_limit_mb: u64,
     /// HTP: graphs that stay longest where there is a limit.
     pub retention_order: Vec<String>,
+    /// Embedded backend: weights leave memory as soon as a step has read them.
+    pub lets_weights_go: bool,
 }
 
 impl Reading {
@@ -91,6 +93,7 @@ impl Reading {
             spill_fill_bytes: config.spill_fill_bytes,
             memory_limit_mb: config.memory_limit_mb,
             retention_order: config.retention_order.clone(),
+            lets_weights_go: config.lets_weights_go,
         }
     }
 
@@ -102,7 +105,11 @@ impl Reading {
         path: &Path,
         group: Option<SpillGroup>,
     ) -> Result<(Context, Option<SpillGroup>), EngineError> {
-        let plain = ContextOptions { htp_read_budget_mb: self.budget_mb, ..ContextOptions::default() };
+        let plain = ContextOptions {
+            htp_read_budget_mb: self.budget_mb,
+            host_lets_weights_go: self.lets_weights_go,
+            ..ContextOptions::default()
+        };
         let spill = SpillFill { bytes: self.spill_fill_bytes, group: group.clone() };
         let wanted = ContextOptions {
             htp_spill_fill: (spill.bytes > 0).then_some(spill),

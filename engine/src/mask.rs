@@ -3,7 +3,7 @@
 //! *Shapes*: `[AR, CL]`, row-major. *Units and dtype*: floats 0 = visible, -1000 = hidden; quantised: the type's largest =
 //! visible, 0 = hidden, whatever scale the tensor claims.
 //! *Invariant*: after [`Mask::update`], row `i < n_process` sees the valid past and the new columns up to its own; rows
-//! of padding see nothing.
+//! of padding see what the last token sees ([`Padding::AsLast`]) or nothing.
 
 use std::ops::Range;
 
@@ -37,6 +37,15 @@ impl MaskDtype {
         }
     }
 
+    /// Bytes of an element.
+    const fn size_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::U16 => 2,
+            Self::U8 => 1,
+        }
+    }
+
     /// Writes a group's mask for a step from the cache's cells, whatever was there before.
     fn fill(self, bytes: &mut [u8], step: &Step<'_>, group: usize) -> Result<(), KvError> {
         let n = step.variant().ar().get() * step.mask_width(group);
@@ -49,13 +58,23 @@ impl MaskDtype {
     }
 }
 
+/// What rows without a token see; their results are not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Padding {
+    /// What the last token sees: a softmax over hidden columns alone weighs all of them, so a row that sees nothing costs as
+    /// much as one that sees the whole context.
+    AsLast,
+    /// Nothing, as libGenie writes it.
+    Hidden,
+}
+
 /// The mask of a cache group, and what its buffer holds now.
 #[derive(Debug)]
 pub(crate) struct Mask {
     group: usize,
     dtype: MaskDtype,
-    /// The step whose mask the buffer holds, if it was written by columns.
-    held: Option<InferenceStep>,
+    /// The step whose mask the buffer holds, and what its padding sees, if it was written by columns.
+    held: Option<(InferenceStep, Padding)>,
 }
 
 impl Mask {
@@ -81,46 +100,60 @@ impl Mask {
 
     /// Makes the buffer's first `AR * CL` elements the mask of a step: only the columns that change where every token sees
     /// the whole past, else all of it from the cache's cells.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8], step: &Step<'_>, planned: &InferenceStep) -> Result<(), KvError> {
+    pub(crate) fn fill(
+        &mut self,
+        bytes: &mut [u8],
+        step: &Step<'_>,
+        planned: &InferenceStep,
+        padding: Padding,
+    ) -> Result<(), KvError> {
         if self.group == 0 && step.sees_whole_past() {
-            self.update(bytes, planned);
+            self.update(bytes, planned, padding);
             return Ok(());
         }
         self.held = None;
-        self.dtype.fill(bytes, step, self.group)
+        self.dtype.fill(bytes, step, self.group)?;
+        if padding == Padding::AsLast {
+            let row = step.mask_width(self.group) * self.dtype.size_bytes();
+            let (last, ar) = (planned.n_process().saturating_sub(1) * row, planned.ar());
+            (planned.n_process()..ar).for_each(|pad| bytes.copy_within(last..last + row, pad * row));
+        }
+        Ok(())
     }
 
     /// Writes the columns in which the mask of a step differs from the one held.
-    fn update(&mut self, bytes: &mut [u8], step: &InferenceStep) {
+    fn update(&mut self, bytes: &mut [u8], step: &InferenceStep, padding: Padding) {
         match self.dtype {
-            MaskDtype::F32 => self.write(elements_mut::<f32>(bytes), step, 0.0, HIDDEN),
-            MaskDtype::F16 => self.write(elements_mut(bytes), step, f16::ZERO, f16::from_f32(HIDDEN)),
-            MaskDtype::U8 => self.write(bytes, step, u8::MAX, 0),
-            MaskDtype::U16 => self.write(elements_mut(bytes), step, u16::MAX, 0),
+            MaskDtype::F32 => self.write(elements_mut::<f32>(bytes), step, padding, 0.0, HIDDEN),
+            MaskDtype::F16 => self.write(elements_mut(bytes), step, padding, f16::ZERO, f16::from_f32(HIDDEN)),
+            MaskDtype::U8 => self.write(bytes, step, padding, u8::MAX, 0),
+            MaskDtype::U16 => self.write(elements_mut(bytes), step, padding, u16::MAX, 0),
         }
     }
 
-    fn write<T: Copy>(&mut self, mask: &mut [T], step: &InferenceStep, shown: T, hidden: T) {
+    fn write<T: Copy>(&mut self, mask: &mut [T], step: &InferenceStep, padding: Padding, shown: T, hidden: T) {
         let (ar, cl) = (step.ar(), step.cl());
-        let held = self.held.take().filter(|held| held.variant == step.variant);
+        let held = self.held.take().filter(|(held, _)| held.variant == step.variant);
         if held.is_none() {
             mask[..ar * cl].fill(hidden);
         }
         for (row, columns) in mask[..ar * cl].chunks_exact_mut(cl).enumerate() {
-            let before = held.as_ref().map_or([0..0, 0..0], |held| visible(held, row));
-            let now = visible(step, row);
+            let before = held.as_ref().map_or([0..0, 0..0], |(held, padding)| visible(held, row, *padding));
+            let now = visible(step, row, padding);
             difference(&before, &now, |span| columns[span].fill(hidden));
             difference(&now, &before, |span| columns[span].fill(shown));
         }
-        self.held = Some(step.clone());
+        self.held = Some((step.clone(), padding));
     }
 }
 
 /// The columns that a row sees: of the past and of the new tokens.
-fn visible(step: &InferenceStep, row: usize) -> [Range<usize>; 2] {
-    if row >= step.n_process() {
-        return [0..0, 0..0];
-    }
+fn visible(step: &InferenceStep, row: usize, padding: Padding) -> [Range<usize>; 2] {
+    let row = match (padding, step.n_process()) {
+        (_, n) if row < n => row,
+        (Padding::AsLast, n) if n > 0 => n - 1,
+        _ => return [0..0, 0..0],
+    };
     let (past, new) = (step.past_idx.0, step.new_idx.0);
     [past..past + step.n_valid_kv, new..new + row + 1]
 }
@@ -165,8 +198,15 @@ mod tests {
     #[test]
     fn a_concat_step_in_f16() {
         let mut buffer = Buffer::zeroed(2 * 3 * 8);
-        Mask::new(0, MaskDtype::F16).update(buffer.bytes_mut(), &step(3, 8, 2, 2, false));
-        let picture: Vec<String> = elements::<f16>(buffer.bytes())
+        let mut mask = Mask::new(0, MaskDtype::F16);
+        mask.update(buffer.bytes_mut(), &step(3, 8, 2, 2, false), Padding::Hidden);
+        assert_eq!(picture(&buffer), ["oo...o..", "oo...oo.", "........"]);
+        mask.update(buffer.bytes_mut(), &step(3, 8, 4, 1, false), Padding::AsLast);
+        assert_eq!(picture(&buffer), ["oooo.o..", "oooo.o..", "oooo.o.."]);
+    }
+
+    fn picture(buffer: &Buffer) -> Vec<String> {
+        elements::<f16>(buffer.bytes())
             .chunks(8)
             .map(|row| {
                 row.iter()
@@ -181,15 +221,18 @@ mod tests {
                     })
                     .collect()
             })
-            .collect();
-        assert_eq!(picture, ["oo...o..", "oo...oo.", "........"]);
+            .collect()
     }
 
     #[test]
     fn a_quantised_scatter_step() {
         for (dtype, shown) in [(Dtype::UFixed8, 255), (Dtype::UFixed16, 65535)] {
             let mut buffer = Buffer::zeroed(dtype.size_bytes() * 2 * 8);
-            Mask::new(0, MaskDtype::of(dtype).unwrap()).update(buffer.bytes_mut(), &step(2, 8, 3, 2, true));
+            Mask::new(0, MaskDtype::of(dtype).unwrap()).update(
+                buffer.bytes_mut(),
+                &step(2, 8, 3, 2, true),
+                Padding::Hidden,
+            );
             let values: Vec<u32> = match dtype {
                 Dtype::UFixed8 => buffer.bytes().iter().map(|&c| c.into()).collect(),
                 _ => elements::<u16>(buffer.bytes()).iter().map(|&c| c.into()).collect(),
@@ -203,19 +246,20 @@ mod tests {
     proptest! {
         /// Whatever came before, an update leaves what a mask from nothing would be.
         #[test]
-        fn updates_equal_fresh_masks(steps in prop::collection::vec((0usize..4, 0usize..=15, 1usize..=4, any::<bool>()), 1..20)) {
+        fn updates_equal_fresh_masks(steps in prop::collection::vec((0usize..4, 0usize..=15, 1usize..=4, any::<bool>(), any::<bool>()), 1..20)) {
             const SHAPES: [(u32, u32); 4] = [(1, 8), (4, 8), (1, 16), (4, 16)];
             let mut kept = Buffer::zeroed(4 * 4 * 16);
             let mut mask = Mask::new(0, MaskDtype::F32);
-            for (shape, n_valid, n_process, scatter) in steps {
+            for (shape, n_valid, n_process, scatter, as_last) in steps {
                 let (ar, cl) = SHAPES[shape];
                 let n_valid = n_valid.min((cl - ar) as usize);
                 let step = step(ar, cl, n_valid, n_process.min(ar as usize), scatter);
-                mask.update(kept.bytes_mut(), &step);
+                let padding = if as_last { Padding::AsLast } else { Padding::Hidden };
+                mask.update(kept.bytes_mut(), &step, padding);
                 for (i, &x) in elements::<f32>(kept.bytes())[..(ar * cl) as usize].iter().enumerate() {
                     let (row, col) = (i / cl as usize, i % cl as usize);
-                    let new = step.new_idx.0..=step.new_idx.0 + row;
-                    let want = row < step.n_process() && (col < n_valid || new.contains(&col));
+                    let new = step.new_idx.0..=step.new_idx.0 + row.min(step.n_process() - 1);
+                    let want = (as_last || row < step.n_process()) && (col < n_valid || new.contains(&col));
                     prop_assert_eq!(x, if want { 0.0 } else { -1000.0 }, "row {} column {} of {}", row, col, step);
                 }
             }

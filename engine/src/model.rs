@@ -6,6 +6,7 @@ use genie_types::TokenId;
 use kvmanager::{Admission, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
+use crate::cell_runs::GroupCells;
 use crate::{
     ChoosePath, EngineError, FeatureModel, FeatureWidths, Grid, LoraModel, SeqRows, SeqTokens, StepLog, StopFlag,
     Transcript, TreeRow,
@@ -268,12 +269,22 @@ pub trait SequenceModel: TokenModel {
     /// [snapshots](Self::snapshot_of).
     fn runs_together(&self) -> bool;
 
+    /// Whether a step takes tokens of at most two sequences: a piece of one's prompt and a token of another's reply.
+    fn runs_in_pairs(&self) -> bool {
+        false
+    }
+
     /// Rows in use and in all: what is admitted by.
     fn rows(&self) -> RowBudget;
 
     /// Rows that only this sequence has: those that removing it frees.
     fn own_rows(&self, seq: SeqId) -> usize {
         self.transcript_of(seq).map_or(0, Transcript::len)
+    }
+
+    /// Whose the cells of the cache are, group by group, the default one first; none for a model that cannot tell.
+    fn cells_of_groups(&self) -> Vec<GroupCells> {
+        Vec::new()
     }
 
     /// How many tokens the steps of this model take, ascending: the widths that a scheduler chooses from.

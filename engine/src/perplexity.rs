@@ -73,6 +73,32 @@ pub fn of_window(
     Ok(found)
 }
 
+/// The NLL of the second half of a chunk, from an empty context: as llama.cpp's perplexity tool counts. With a BOS token that one
+/// stands in the place of the chunk's first. A chunk of fewer than three tokens has no second half.
+///
+/// # Errors
+///
+/// As [`of_window`].
+pub fn of_chunk(model: &mut dyn TokenModel, bos: Option<TokenId>, chunk: &[TokenId]) -> Result<NllStats, EngineError> {
+    let (mut found, first) = (NllStats::default(), chunk.len() / 2);
+    let mut fed = chunk.to_vec();
+    let Some(last) = fed.pop().filter(|_| first < chunk.len() - 1) else { return Ok(found) };
+    if last.0 as usize >= model.vocab_size() {
+        let vocab_size = model.vocab_size();
+        return Err(EngineError::TokenOutOfRange { token: last, place: chunk.len() - 1, vocab_size });
+    }
+    if let Some(bos) = bos {
+        fed[0] = bos;
+    }
+    model.reset()?;
+    model.process_rows(&fed, &mut |place, logits| {
+        if place >= first {
+            found.add(nll(logits, chunk[place + 1]));
+        }
+    })?;
+    Ok(found)
+}
+
 /// NLL of one token.
 fn nll(logits: &[f32], token: TokenId) -> f64 {
     let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
@@ -137,6 +163,20 @@ mod tests {
         fn steps(&self) -> &StepLog {
             &self.log
         }
+    }
+
+    #[test]
+    fn a_chunk_counts_its_second_half() {
+        let mut model = Counting { fed: Transcript::default(), log: StepLog::default(), logits: [0.0; 8] };
+        let chunk: Vec<TokenId> = [5, 1, 2, 3, 4, 6].map(TokenId).to_vec();
+        // Predicted from places 3 and 4: 4 behind 3 as the model says, 6 behind 4 not.
+        let found = of_chunk(&mut model, Some(TokenId(0)), &chunk).unwrap();
+        let total = (7.0 + 1f64.exp()).ln();
+        assert_eq!(found.tokens, 2);
+        assert!((found.nll - (total - 1.0 + total)).abs() < 1e-6, "{}", found.nll);
+        assert_eq!(model.fed.len(), 5, "the last token is predicted, not fed");
+        assert_eq!(model.fed.tokens()[0], TokenId(0), "BOS stands in the place of the first");
+        assert_eq!(of_chunk(&mut model, None, &chunk[..2]).unwrap().tokens, 0);
     }
 
     #[test]

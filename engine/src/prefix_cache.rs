@@ -57,6 +57,11 @@ impl PrefixCache {
         Self { store, min_tokens: min_tokens.max(1), fault: Arc::default() }
     }
 
+    /// The store, and the fewest tokens of a prefix that is kept.
+    pub fn into_parts(self) -> (PrefixStore, usize) {
+        (self.store, self.min_tokens)
+    }
+
     /// The first failure of the store, after which it is not asked any more.
     pub fn fault(&self) -> Option<&PrefixCacheFault> {
         self.fault.get()

@@ -1,8 +1,10 @@
-//! A bundle's own network for `keydiff`: it takes the keys of all layers and scores them; the lowest scores go first.
+//! A bundle's own network for `keydiff`: it takes the keys of all layers and scores them; the highest scores go first.
 //!
 //! *Shapes*: inputs `past_key_{layer}_in` `[heads, 1, head_dim, CL]`, the cache's columns with zeros behind its rows, and
 //! `anchor_buffer_{layer}_in` `[heads, 1, head_dim, 1]`; outputs `score_{layer}` `[heads, 1, CL]`. CL is the longest one.
 //! Of a name its beginning (`past` or `key`, `anchor`, `score`) and its first number count.
+//! *Trap*: scores are ranked by their bits as unsigned numbers. Of fixed point that is the order of the numbers; of floats the
+//! negative ones go before all others, the most negative first.
 //! *Source*: libGenie 1.21, each graph execution recorded (`docs/long-context.md`).
 
 use std::path::Path;
@@ -207,15 +209,17 @@ impl KeyScorer for ScorerNetwork {
         for part in &self.scores {
             let mut numbers = vec![0.0; part.heads * part.columns];
             part.encoding.decode(part.buffer.bytes(), &mut numbers);
+            let codes = codes(part.buffer.bytes(), part.encoding.size_bytes());
             for head in heads.iter_mut().filter(|head| head.layer == part.layer) {
-                let n = head.scores.len();
-                head.scores.copy_from_slice(&numbers[head.head * part.columns..][..n]);
-                if let Some(row) = head.scores.iter().position(|score| score.is_nan()) {
+                let first = head.head * part.columns;
+                let own = first..first + head.scores.len();
+                if let Some(row) = numbers[own.clone()].iter().position(|score| score.is_nan()) {
                     let (layer, head) = (part.layer.0, head.head);
                     return Err(format!(
                         "the scoring network gives no number for layer {layer}, head {head}, row {row}"
                     ));
                 }
+                rank(&codes[own], &mut head.scores);
             }
         }
         Ok(())
@@ -257,6 +261,22 @@ impl KeyScorer for ScorerNetwork {
     }
 }
 
+/// The elements of a tensor as unsigned numbers.
+fn codes(bytes: &[u8], size: usize) -> Vec<u32> {
+    let code = |element: &[u8]| element.iter().rev().fold(0, |code, &byte| code << 8 | u32::from(byte));
+    bytes.chunks_exact(size).map(code).collect()
+}
+
+/// Ranks of codes: the highest is 0, equal ones have the same.
+fn rank(codes: &[u32], ranks: &mut [f32]) {
+    let mut sorted = codes.to_vec();
+    sorted.sort_unstable_by(|a, b| b.cmp(a));
+    for (rank, code) in ranks.iter_mut().zip(codes) {
+        // Columns are few enough for f32 to count them.
+        *rank = sorted.partition_point(|other| other > code) as f32;
+    }
+}
+
 /// The group that drops rows by score.
 fn scored_group(layout: &ModelLayout, rules: &[(String, Eviction)]) -> Result<usize, EngineError> {
     let scored = |prefix: &str| rules.iter().any(|(p, rule)| p == prefix && matches!(rule, Eviction::KeyDiff { .. }));
@@ -279,4 +299,22 @@ fn heads_of(layout: &ModelLayout, group: usize) -> Vec<LayerHeads> {
         }
     }
     heads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::f16;
+
+    #[test]
+    fn the_highest_bits_go_first() {
+        let bytes: Vec<u8> =
+            [0.5, -0.25, 3.0, -7.0, 0.0, 3.0].iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect();
+        let mut ranks = [0.0; 6];
+        rank(&codes(&bytes, 2), &mut ranks);
+        assert_eq!(ranks, [4.0, 1.0, 2.0, 0.0, 5.0, 2.0]);
+        rank(&codes(&[7, 255, 0], 1), &mut ranks[..3]);
+        assert_eq!(ranks[..3], [1.0, 0.0, 2.0]);
+        assert_eq!(codes(&[1, 2, 3, 4], 4), [0x0403_0201]);
+    }
 }

@@ -6,7 +6,7 @@
 use kvmanager::SeqId;
 use session_store::Snapshot;
 
-use crate::{Engine, EngineError, Executor, RowBudget, TokenModel};
+use crate::{CellRun, Engine, EngineError, Executor, GroupCells, RowBudget, TokenModel};
 
 impl<X: Executor> Engine<X> {
     /// Whether tokens of several sequences can be columns of one step: every group keeps all rows, and the graphs have no batch
@@ -32,6 +32,18 @@ impl<X: Executor> Engine<X> {
     /// Rows that only this sequence has.
     pub fn own_rows(&self, seq: SeqId) -> usize {
         self.kv.cells(0).map_or(0, |cells| cells.n_used() - cells.n_used_without(seq))
+    }
+
+    /// Whose the cells of the cache are, group by group.
+    pub fn cells_of_groups(&self) -> Vec<GroupCells> {
+        let groups = self.kv.variants().groups().iter().enumerate();
+        groups
+            .filter_map(|(number, group)| {
+                let cells = self.kv.cells(number)?;
+                let (name, window) = (group.prefix.clone(), group.long.window());
+                Some(GroupCells { name, capacity: cells.capacity(), window, runs: CellRun::of(cells) })
+            })
+            .collect()
     }
 
     /// How many tokens steps take, ascending: the AR of variants with logits and a cache; of those without where there are no others.

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use genie_types::{TokenId, Variant};
-use kvmanager::{CellTable, JobWatch, SeqId, ShiftLoss};
+use kvmanager::{CellTable, JobWatch, MovedBytes, SeqId, ShiftLoss};
 
 use crate::{Engine, EngineError, Executor, TokenModel};
 
@@ -36,6 +36,15 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`] if a worker has failed.
     pub fn shift_loss(&mut self) -> Result<ShiftLoss, EngineError> {
         Ok(self.kv.shift_loss()?)
+    }
+
+    /// Bytes of cache rows that were moved or copied since the last reset: what updates of the cache cost.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Kv`] if a worker has failed.
+    pub fn moved_bytes(&mut self) -> Result<MovedBytes, EngineError> {
+        Ok(self.kv.moved_bytes()?)
     }
 
     /// Takes a variant now, both AR and CL, up or down; the next step does it by itself otherwise.
@@ -179,6 +188,12 @@ impl<X: Executor> Engine<X> {
         transcript.remove(&(sinks..sinks + n));
         transcript.map(&(sinks + n..usize::MAX), |pos| pos.checked_sub(n));
         Ok(n_past)
+    }
+
+    /// From now on rows that go leave holes, and each sequence fills pages of the cache by itself: attention of one need not
+    /// read the rows of another. For many sequences; see [`HolePolicy::Keep`](kvmanager::HolePolicy::Keep).
+    pub fn keep_holes(&mut self) {
+        self.kv.keep_holes();
     }
 
     /// Closes holes by at most `max_moves` row moves in each cache group; returns the rows moved.

@@ -31,6 +31,10 @@ struct Place {
 const UPDATES: [PdUpdate; 3] = [PdUpdate::Host, PdUpdate::Graph, PdUpdate::Op];
 
 fn place(weights: Option<Weights>) -> Place {
+    place_of(Precision::F32, weights)
+}
+
+fn place_of(precision: Precision, weights: Option<Weights>) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let checkpoint = folder.path().join("model");
     model().write(&checkpoint).unwrap();
@@ -38,7 +42,7 @@ fn place(weights: Option<Weights>) -> Place {
     let backend = Backend::new(&library, &BackendOptions::default()).unwrap();
     let bundle = |name: &str, pd: Option<PdGraphs>| {
         let mut options = CompileOptions::new(&checkpoint, folder.path().join(name));
-        (options.ars, options.cls, options.precision) = (vec![1, 8], vec![CONTEXT], Precision::F32);
+        (options.ars, options.cls, options.precision) = (vec![1, 8], vec![CONTEXT], precision);
         (options.weights, options.kinds.pd) = (weights, pd);
         compile(&options, &backend, &mut Silent).unwrap();
         let rope = RopeConfig::new(model().head_dim / 2, model().rope_theta).with_scaling(model().scaling);
@@ -295,4 +299,138 @@ fn weights_are_in_the_file_once() {
     .unwrap()
     .len();
     assert!(fused < plain + weights / 2, "{fused} beside {plain}, weights {weights}");
+}
+
+/// One trace through whole bundles: host, native ops and the package's op leave the same bytes in every cache, where an updated past is bound
+/// to the buffer of the past and where it has one of its own.
+fn updates_are_one(precision: Precision) {
+    let place = place_of(precision, None);
+    let mut runners: Vec<(String, PairRunner)> = Vec::new();
+    for (update, name) in UPDATES.iter().enumerate() {
+        for in_place in [true, false] {
+            let mut config = place.fused[update].clone();
+            config.pd.as_mut().unwrap().in_place = in_place;
+            let runner = PairRunner::open(&config, &place.backend).unwrap().unwrap();
+            assert_eq!(runner.layout().updates, update > 0);
+            runners.push((format!("{name:?}, in place {in_place}"), runner));
+        }
+    }
+    let runners = std::cell::RefCell::new(runners);
+    // Up to 20 tokens: where a row of the past is not used, all widths are still open, so every bundle takes the same steps.
+    const MOST: usize = 20;
+    let config = ProptestConfig { cases: 24, ..ProptestConfig::default() };
+    proptest!(config, |(happenings in happenings())| {
+        let mut runners = runners.borrow_mut();
+        let mut known = [0usize; 3];
+        runners.iter_mut().for_each(|(_, r)| { r.reset().unwrap(); r.clear_steps(); });
+        for (at, tick) in happenings.into_iter().enumerate() {
+            let mut new: Vec<(usize, Vec<TokenId>)> = Vec::new();
+            for (s, n) in tick {
+                if n == 13 {
+                    known[s] = 0;
+                    new.retain(|(other, _)| *other != s);
+                    runners.iter_mut().for_each(|(_, r)| assert!(r.remove(SeqId(s as u8), 0..usize::MAX).is_ok()));
+                } else if n > 0 && known[s] + n <= MOST && new.iter().all(|(other, _)| *other != s) {
+                    new.push((s, ids(at * 5 + s, n)));
+                }
+            }
+            new.iter().for_each(|(s, tokens)| known[*s] += tokens.len());
+            let inputs: Vec<_> = new.iter().map(|(s, tokens)| SeqTokens { seq: SeqId(*s as u8), tokens }).collect();
+            let mut first: Option<(String, Vec<Vec<u8>>, Vec<u32>)> = None;
+            for (name, runner) in runners.iter_mut() {
+                let mut logits = Vec::new();
+                runner.process_batch(&inputs, &mut |_, row| logits.extend(row.iter().map(|x| x.to_bits()))).unwrap();
+                let tensors = runner.layout().tensors.len();
+                let rows = (0..3u8).flat_map(|s| (0..tensors).map(move |t| (s, t)));
+                let bytes: Vec<Vec<u8>> = rows.map(|(s, t)| runner.rows_of(SeqId(s), t)).collect();
+                let steps = runner.steps().to_string();
+                match &first {
+                    None => first = Some((steps, bytes, logits)),
+                    Some((of_first, wanted, of_logits)) => {
+                        prop_assert_eq!(of_first, &steps);
+                        prop_assert!(wanted == &bytes, "{}: other bytes in a cache", name);
+                        prop_assert!(of_logits == &logits, "{}: other logits", name);
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn three_updates_leave_the_same_bytes_in_float32() {
+    updates_are_one(Precision::F32);
+}
+
+#[test]
+fn three_updates_leave_the_same_bytes_in_float16() {
+    updates_are_one(Precision::F16);
+}
+
+/// Every chunk and every other prompt's tail, in every graph: a decode row beside each, then both alone again.
+#[test]
+fn every_chunk_in_every_graph_equals_the_requests_alone() {
+    let place = place(None);
+    for update in 0..3 {
+        let (mut runner, mut engine) = (place.runner(update), place.alone());
+        for total in TOTALS {
+            for m in 1..total as usize {
+                let mut known = vec![Vec::new(); 2];
+                runner.reset().unwrap();
+                take(&mut runner, &mut engine, &mut known, &[(0, ids(m, 3))], 1e-4);
+                // A prompt's first chunk is never one token: that is a decode row.
+                let prompt = ids(total as usize, m.max(2));
+                take(&mut runner, &mut engine, &mut known, &[(0, ids(m + 1, 1)), (1, prompt)], 1e-4);
+                // They change places: the one that decoded takes a chunk.
+                take(&mut runner, &mut engine, &mut known, &[(1, ids(m + 2, 1)), (0, ids(m + 3, m.max(2)))], 1e-4);
+                take(&mut runner, &mut engine, &mut known, &[(0, ids(m + 4, 1)), (1, ids(m + 5, 1))], 1e-4);
+            }
+        }
+    }
+}
+
+/// Fault 7: outputs were bound by kind, but came by layer. Here they are bound by name: whatever order a binary has, updated pasts land in the
+/// caches they come from.
+#[test]
+fn updated_pasts_are_bound_by_name_in_any_order() {
+    let place = place(None);
+    for update in [1, 2] {
+        let runner = place.runner(update);
+        for graph in runner.layout().graphs() {
+            let mut shuffled = graph.info.clone();
+            shuffled.outputs.reverse();
+            shuffled.inputs.rotate_left(3);
+            let others = runner.layout().graphs().filter(|other| other.info.name != graph.info.name);
+            let graphs = others.map(|other| other.info.clone()).chain([shuffled]).collect();
+            let binary = nsp_graph::BinaryGraphs { source: "model.bin".into(), graphs };
+            let layout = nsp_graph::pd::analyze(&[binary], None).unwrap().unwrap();
+            let read = layout.graphs().find(|found| found.info.name == graph.info.name).unwrap();
+            for (info, role) in graph.info.outputs.iter().zip(&graph.outputs) {
+                let at = read.info.outputs.iter().position(|found| found.name == info.name).unwrap();
+                assert_eq!(read.outputs[at], *role, "{}", info.name);
+                if let nsp_graph::pd::Output::Updated(slot, tensor) = role {
+                    let past =
+                        read.inputs.iter().position(|r| *r == nsp_graph::pd::Input::Past(*slot, *tensor)).unwrap();
+                    assert_eq!(format!("updated_{}", read.info.inputs[past].name), info.name);
+                }
+            }
+        }
+    }
+}
+
+/// Fault 8: binaries whose tensors have numbers for names were bound by their order. They are refused by name.
+#[test]
+fn a_fused_graph_with_numbers_for_names_is_refused() {
+    let place = place(None);
+    let runner = place.runner(1);
+    let graphs = runner.layout().graphs().map(|graph| {
+        let mut info = graph.info.clone();
+        for (i, tensor) in info.inputs.iter_mut().chain(&mut info.outputs).enumerate() {
+            tensor.name = format!("{}", 1000 + i);
+        }
+        info
+    });
+    let binary = nsp_graph::BinaryGraphs { source: "model.bin".into(), graphs: graphs.collect() };
+    let error = nsp_graph::analyze(&[binary], &nsp_graph::Options::default()).unwrap_err().to_string();
+    assert!(error.contains("`model.0.pd.s4`") && error.contains("`1000`") && error.contains("by name"), "{error}");
 }

@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache_folder;
 mod check;
 mod error;
 mod file_set;
@@ -52,6 +53,7 @@ mod target;
 mod temporary;
 mod write;
 
+pub use cache_folder::cache_folder;
 pub use check::{check_folder, check_writable};
 pub use error::{FileError, Result, Shortage};
 pub use file_set::FileSet;

@@ -79,8 +79,11 @@ fn is_older(path: &Path, age: Duration) -> bool {
 }
 
 enum Process {
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only a Unix kernel is asked"))]
     Dead,
-    Runs { start: Option<u64> },
+    Runs {
+        start: Option<u64>,
+    },
 }
 
 #[cfg(unix)]

@@ -31,7 +31,6 @@
 
 #![forbid(unsafe_code)]
 
-mod cache_folder;
 pub mod calibration;
 pub mod config;
 mod error;
@@ -42,11 +41,11 @@ pub mod manifest;
 pub mod stamps;
 mod strict_json;
 
-pub use cache_folder::cache_folder;
 pub use calibration::Calibration;
 pub use config::{ConfigError, EncoderConfig, GenieConfig, HtpExtensions};
 pub use error::BundleError;
 pub use file_check::FileCheck;
+pub use file_io::cache_folder;
 pub use files::{
     CALIBRATION_FILE, CONFIG_FILE, EMBEDDINGS_FILE, HEAD_WEIGHT_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE,
     config_path,

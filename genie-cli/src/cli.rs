@@ -7,7 +7,7 @@ use crate::commands::Command;
 
 /// Generate text from compiled, fixed-shape graphs: on a Hexagon NPU, or on this machine's CPU.
 #[derive(Parser)]
-#[command(name = "genie", version, propagate_version = true, after_help = crate::exit::HELP)]
+#[command(name = "genie", version = crate::version::LINE, propagate_version = true, after_help = crate::exit::HELP)]
 pub struct Cli {
     #[command(flatten)]
     pub verbosity: Verbosity,

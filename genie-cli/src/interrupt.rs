@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use signal_hook::{flag, iterator::Signals, low_level};
 
 // The same numbers on every Unix.
+#[cfg_attr(not(unix), expect(dead_code, reason = "signals come on Unix alone"))]
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
@@ -103,6 +104,13 @@ impl Interrupt {
     pub fn listen(&self, announce: impl Fn(Signal) + Send + 'static) -> io::Result<()> {
         let ignored = ignored_signals();
         let heeded = || Signal::ALL.into_iter().filter(|signal| ignored & (1 << (signal.0 - 1)) == 0);
+        let seen = &self.0.seen;
+        for signal in heeded() {
+            // In this order: the first signal only sets the flag, the second finds it set.
+            flag::register_conditional_default(signal.0, Arc::clone(seen))?;
+            flag::register(signal.0, Arc::clone(seen))?;
+        }
+        // Last: who is woken may forgive the signal at once, and the flag must not be set behind that.
         let mut signals = Signals::new(heeded().map(|signal| signal.0))?;
         let this = self.clone();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
@@ -111,12 +119,6 @@ impl Interrupt {
                 this.receive(Signal(number), &announce);
             }
         })?;
-        let seen = &self.0.seen;
-        for signal in heeded() {
-            // In this order: the first signal only sets the flag, the second finds it set.
-            flag::register_conditional_default(signal.0, Arc::clone(seen))?;
-            flag::register(signal.0, Arc::clone(seen))?;
-        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 mod args;
 mod cli;
 mod commands;
+mod defaults;
 mod escape;
 mod exit;
 mod failure;
@@ -19,8 +20,11 @@ mod prompt_text;
 mod unknown_flag;
 mod usage;
 mod user_error;
+mod version;
 
 use std::process::ExitCode;
+
+use clap::CommandFactory;
 
 use exit::ExitStatus;
 
@@ -33,7 +37,7 @@ fn main() -> ExitCode {
     printer.start_log();
     file_limit::take_signal();
     printer.start_signals();
-    let done = cli.command.run(&printer);
+    let done = cli.command.run(cli::Cli::command(), &printer);
     let status = match (done, printer.interrupt().received()) {
         (Ok(_), Some(signal)) => ExitStatus::Interrupted(signal),
         (Ok(status), None) => status,

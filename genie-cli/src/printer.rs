@@ -95,6 +95,14 @@ impl Printer {
         Ok(self.out.write(text.as_bytes())?)
     }
 
+    /// Bytes as they are: scripts and pages for other programs.
+    ///
+    /// # Errors
+    /// As [`Self::data_line`].
+    pub fn raw(&self, bytes: &[u8]) -> Result<()> {
+        Ok(self.out.write(bytes)?)
+    }
+
     /// A control sequence of ours for the terminal, such as a colour.
     ///
     /// # Errors
@@ -112,7 +120,8 @@ impl Printer {
     pub fn info(&self, text: impl Display) {
         if !self.verbosity.quiet {
             // A closed stderr is no failure.
-            let _ = writeln!(stderr().lock(), "{}", escape(&text.to_string()));
+            let text = escape(&text.to_string()).into_owned();
+            let _ = writeln!(stderr().lock(), "{}", if self.colour { labelled(&text) } else { text });
         }
     }
 
@@ -124,7 +133,8 @@ impl Printer {
             text.push_str(&format!("  caused by: {}\n", escape(&cause)));
         }
         if let Some(hint) = hints::of(error) {
-            text.push_str(&format!("\nhint: {}\n", escape(&hint)));
+            let label = if self.colour { "\x1b[1;36mhint\x1b[0m" } else { "hint" };
+            text.push_str(&format!("\n{label}: {}\n", escape(&hint)));
         }
         let _ = stderr().lock().write_all(text.as_bytes());
         self.failure_line(&failure::document(error));
@@ -158,9 +168,9 @@ impl Printer {
     pub fn bar(&self, length: u64, what: &str, bytes: bool) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(Some(length), self.target());
         let style = ProgressStyle::with_template(if bytes {
-            "{msg:24} [{bar:32}] {bytes}/{total_bytes} {elapsed}"
+            "{msg:24} [{bar:32}] {bytes}/{total_bytes} {elapsed}, {eta} left"
         } else {
-            "{msg:24} [{bar:32}] {pos}/{len} {elapsed}"
+            "{msg:24} [{bar:32}] {pos}/{len} {elapsed}, {eta} left"
         });
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         bar.set_message(escape(what).into_owned());
@@ -170,5 +180,23 @@ impl Printer {
 
     fn target(&self) -> ProgressDrawTarget {
         if self.verbosity.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() }
+    }
+}
+
+/// Colours the word that says how bad it is.
+fn labelled(text: &str) -> String {
+    let labels = [("warning:", "\x1b[1;33m"), ("note:", "\x1b[1;36m"), ("hint:", "\x1b[1;36m")];
+    let found = labels.iter().find_map(|(label, colour)| Some((label, colour, text.strip_prefix(label)?)));
+    found.map_or_else(|| text.to_owned(), |(label, colour, rest)| format!("{colour}{label}\x1b[0m{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::labelled;
+
+    #[test]
+    fn labels_are_coloured_and_nothing_else() {
+        assert_eq!(labelled("warning: x"), "\x1b[1;33mwarning:\x1b[0m x");
+        assert_eq!(labelled("prompt 5"), "prompt 5");
     }
 }

@@ -1,32 +1,57 @@
-//! What to do about a flag that does not exist: the flag that was misspelt, or what does here what it does elsewhere.
+//! What to do about a flag or a command that does not exist: the one that was misspelt, or what does here what it does elsewhere.
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
+
+use crate::cli::Cli;
+
+/// Commands of ollama, llama.cpp and others, with what does the same here.
+const COMMANDS_ELSEWHERE: &[(&str, &str)] = &[
+    ("pull", "models are files: download one, then `genie run FILE`"),
+    ("ps", "use `genie list`, or `genie cache`"),
+    ("quantize", "use `genie compile --weights`"),
+    ("convert", "use `genie compile`"),
+    ("generate", "use `genie run`"),
+    ("detokenize", "use `genie tokenize`"),
+    ("embedding", "use `genie embed`"),
+    ("show", "use `genie inspect`"),
+];
 
 /// Flags of llama.cpp, ollama and genie-t2t-run, with what does the same here.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("--n-predict", "use `--max-tokens`"),
-    ("--predict", "use `--max-tokens`"),
-    ("--num-predict", "use `--max-tokens`"),
-    ("--temperature", "use `--temp`"),
-    ("--repeat-penalty", "use `--repetition-penalty`"),
-    ("--repeat-last-n", "use `--penalize-last-n`"),
     ("--file", "use `--prompt-file`"),
     ("--tokens_file", "use `--prompt-tokens IDS`"),
     ("--tokens-file", "use `--prompt-tokens IDS`"),
     ("--batch-size", "the step width is fixed when a bundle is compiled: `genie compile --ar`"),
-    ("--stop", "set `stop-sequence` in `genie_config.json`"),
-    ("--reverse-prompt", "set `stop-sequence` in `genie_config.json`"),
     ("--jinja", "chat templates are always Jinja: `--chat-template FILE|NAME` chooses one"),
     ("--embedding_table", "set `embedding` in `genie_config.json`"),
     ("--n-gpu-layers", "the backend follows from the bundle, `--backend` overrides it"),
     ("--gpu-layers", "the backend follows from the bundle, `--backend` overrides it"),
     ("--seq-length", "the context length is fixed when a bundle is compiled: `genie compile --cl`"),
     ("--log", "use `-v`, `-vv` or `-vvv`"),
+    ("--ctx-shift", "use `--long-context` with a rule: see docs/long-context.md"),
+    ("--context-shift", "use `--long-context` with a rule: see docs/long-context.md"),
+    ("--sampler-seq", "use `--samplers` with names, such as `--samplers \"top_k;min_p;temperature\"`"),
+    ("--priority", "set `perf_profile` in the backend's extension config, or use `--perf`"),
+    ("--action", "a signal ends a reply: Ctrl-C"),
+    ("--embedding_query_output_type", "use `genie embed`"),
+    ("--lora-scaled", "use `--lora`"),
+    ("--simple-io", "where stdout is no terminal, nothing but text is written"),
+    ("--no-display-prompt", "the prompt is not repeated"),
+    ("--interactive", "use `genie chat`"),
+    ("--conversation", "use `genie chat`"),
+    ("--no-conversation", "use `--raw`"),
+    ("--flash-attn", "attention is compiled into the graphs"),
+    ("--no-mmap", "set `use-mmap` in `genie_config.json`"),
+    ("--hf-repo", "models are files: download the folder, and give its path"),
     ("--prompt-cache", "use `--prefix-cache`, or `--save` and `--restore`"),
 ];
 
 /// Leaves a suggestion only where the flag is near, and says what another program's flag is here.
 pub fn advise(error: &mut clap::Error) {
+    if let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidSubcommand).cloned() {
+        return advise_on_command(error, &found);
+    }
     let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg).cloned() else { return };
     if !found.starts_with("--") {
         return;
@@ -52,6 +77,21 @@ pub fn advise(error: &mut clap::Error) {
     }
 }
 
+/// Clap misses letters that changed places.
+fn advise_on_command(error: &mut clap::Error, found: &str) {
+    let elsewhere = COMMANDS_ELSEWHERE.iter().find(|(command, _)| *command == found);
+    if let Some((_, advice)) = elsewhere {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*advice).to_owned().into()]));
+    } else if error.get(ContextKind::SuggestedSubcommand).is_none() {
+        let commands = Cli::command();
+        let near = commands.get_subcommands().map(clap::Command::get_name).filter(|name| is_near(found, name));
+        if let Some(name) = near.min_by_key(|name| strsim::damerau_levenshtein(found, name)) {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![name.to_owned()]));
+        }
+    }
+}
+
 /// A slip of the fingers, for a word of that length. An underscore is a dash.
 fn is_near(found: &str, flag: &str) -> bool {
     let (found, flag) = (found.trim_start_matches('-').replace('_', "-"), flag.trim_start_matches('-'));
@@ -60,18 +100,35 @@ fn is_near(found: &str, flag: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_near;
+    use clap::CommandFactory;
+
+    use super::{COMMANDS_ELSEWHERE, advise, is_near};
+    use crate::cli::Cli;
+
+    fn advice(command: &str) -> String {
+        let mut error = Cli::command().try_get_matches_from(["genie", command]).unwrap_err();
+        advise(&mut error);
+        error.render().to_string()
+    }
+
+    #[test]
+    fn commands_that_do_not_exist() {
+        for (found, tip) in
+            [("rnu", "'run'"), ("srve", "'serve'"), ("pull", "genie run FILE"), ("quantize", "--weights")]
+        {
+            assert!(advice(found).contains(tip), "{}", advice(found));
+        }
+        assert!(!advice("xyzzy").contains("tip"), "{}", advice("xyzzy"));
+        let commands = Cli::command();
+        let known = |name: &str| commands.get_subcommands().any(|command| command.get_name() == name);
+        assert!(COMMANDS_ELSEWHERE.iter().all(|(name, _)| !known(name)));
+    }
 
     #[test]
     fn near_is_a_slip_of_the_fingers() {
         let near =
             [("--promt", "--prompt"), ("--max_tokens", "--max-tokens"), ("--tmep", "--temp"), ("--jsn", "--json")];
-        let far = [
-            ("--stop", "--top-p"),
-            ("--system", "--system-lib"),
-            ("--json-schema", "--json"),
-            ("--priority", "--prompt"),
-        ];
+        let far = [("--system", "--system-lib"), ("--json-schema", "--json"), ("--priority", "--prompt")];
         assert!(near.iter().all(|(found, flag)| is_near(found, flag)));
         assert!(far.iter().all(|(found, flag)| !is_near(found, flag)));
     }

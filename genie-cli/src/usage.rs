@@ -7,15 +7,28 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
 use serde_json::json;
 
+use crate::args::Verbosity;
 use crate::cli::Cli;
+use crate::commands::examples;
+use crate::defaults::Defaults;
 use crate::escape::escape;
 use crate::exit::ExitStatus;
 use crate::failure::code::USAGE;
+use crate::printer::Printer;
 use crate::unknown_flag;
+use crate::version;
 
 /// The command, or the exit code where there is none to run.
 pub fn parse() -> Result<Cli, ExitCode> {
-    matches().and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|mut error| {
+    let mut command = Cli::command();
+    if std::env::args_os().any(|arg| arg == OsStr::new("--version")) {
+        command = command.long_version(version::text());
+    }
+    let command = Defaults::read().and_then(|defaults| defaults.apply(examples::add_to(command))).map_err(|error| {
+        Printer::new(Verbosity { quiet: false, verbose: 0 }, asks_for_json()).failure(&error);
+        ExitCode::from(ExitStatus::Usage)
+    })?;
+    matches(command).and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|mut error| {
         unknown_flag::advise(&mut error);
         if !error.use_stderr() {
             let printed = error.print();
@@ -33,7 +46,7 @@ pub fn parse() -> Result<Cli, ExitCode> {
 }
 
 /// A value that begins like a negative number is a value: its range is then said by the flag.
-fn matches() -> Result<ArgMatches, clap::Error> {
+fn matches(command: clap::Command) -> Result<ArgMatches, clap::Error> {
     let negative = |arg: Arg| match arg.get_action() {
         ArgAction::Set | ArgAction::Append => arg.allow_negative_numbers(true),
         _ => arg,
@@ -43,7 +56,7 @@ fn matches() -> Result<ArgMatches, clap::Error> {
         // A bare `genie` talks.
         args.push("chat".into());
     }
-    Cli::command().mut_subcommands(|command| command.mut_args(negative)).try_get_matches_from(args)
+    command.mut_subcommands(|command| command.mut_args(negative)).try_get_matches_from(args)
 }
 
 fn asks_for_json() -> bool {

@@ -1,9 +1,11 @@
 //! Chat templates in `genie run`, and `genie chat` over a pipe.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
@@ -208,23 +210,39 @@ fn ctrl_c_ends_the_reply_and_not_the_chat() {
     let mut command = place.command(&["chat", "-c", "bundle", "-n", "200"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let written = Arc::new(AtomicUsize::new(0));
+    let reader = std::thread::spawn({
+        let written = written.clone();
+        move || {
+            let mut bytes = [0; 256];
+            while let Ok(n @ 1..) = stdout.read(&mut bytes) {
+                written.fetch_add(n, Ordering::SeqCst);
+            }
+        }
+    });
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut notes = String::new();
     for _ in 0..2 {
+        let before = written.load(Ordering::SeqCst);
         stdin.write_all(b"Hello\n").unwrap();
-        let mut byte = [0; 1];
-        stdout.read_exact(&mut byte).unwrap();
+        // More than the end of the reply before: this one has begun.
+        while written.load(Ordering::SeqCst) <= before + 1 {
+            assert!(child.try_wait().unwrap().is_none(), "{notes}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-        // The end of the reply.
-        let mut last = byte[0];
-        while last != b'\n' {
-            stdout.read_exact(&mut byte).unwrap();
-            last = byte[0];
+        loop {
+            let from = notes.len();
+            assert!(said.read_line(&mut notes).unwrap() > 0, "the chat ended: {notes}");
+            if notes[from..].contains("stopped") {
+                break;
+            }
         }
     }
     stdin.write_all(b"/set max-tokens 3\nShort\n/save stopped\n").unwrap();
     drop(stdin);
-    let mut rest = String::new();
-    stdout.read_to_string(&mut rest).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    said.read_to_string(&mut notes).unwrap();
+    reader.join().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{notes}");
     assert_eq!(place.messages("stopped").len(), 6);
 }

@@ -132,17 +132,17 @@ fn perplexity_knows_a_likely_text_from_an_unlikely_one() {
     };
     let verse = "ROMEO:\nO, she doth teach the torches to burn bright!\n";
     let likely = measure(verse, &[]);
-    let (nats, tokens) = (likely["nats-per-token"].as_f64().unwrap(), likely["tokens"].as_u64().unwrap());
+    let (nats, tokens) = (likely["nats_per_token"].as_f64().unwrap(), likely["tokens"].as_u64().unwrap());
     assert!((1.0..5.5).contains(&nats), "{likely}");
     assert!((nats.exp() / likely["perplexity"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{likely}");
     assert_eq!((&likely["window"], &likely["windows"]), (&Value::from(512), &Value::from(1)));
     let unlikely: String = verse.chars().rev().collect();
-    assert!(measure(&unlikely, &[])["nats-per-token"].as_f64().unwrap() > nats + 1.0);
+    assert!(measure(&unlikely, &[])["nats_per_token"].as_f64().unwrap() > nats + 1.0);
 
     // Shorter windows have less context; all tokens are predicted, as this model has a BOS token.
     let short = measure(verse, &["--window", "4"]);
     assert_eq!((short["tokens"].as_u64(), short["windows"].as_u64()), (Some(tokens), Some(tokens.div_ceil(4))));
-    assert!(short["nats-per-token"].as_f64().unwrap() > nats, "{short}");
+    assert!(short["nats_per_token"].as_f64().unwrap() > nats, "{short}");
     assert_eq!(measure(verse, &["--window", "4", "--max-windows", "2"])["tokens"], 8);
     assert!(output_of(verse, &[]).ends_with(&format!("perplexity  {:.3}\n", nats.exp())));
 
@@ -264,7 +264,7 @@ fn socs_that_cannot_be_compiled_for_are_rejected_with_a_hint() {
         (&["--soc", "sm8650", "--precision", "f32"], "error: precision f32 for target `sm8650`"),
         (&["--soc", "sm8650", "--perf", "warp"], "error: unknown performance policy `warp`"),
         (&["--soc", "sm8650"], "error: no `libQnnHtp.so` on this machine"),
-        (&["--soc", "sm8650"], "hint: `cargo xtask qnn-runtime` fetches it"),
+        (&["--soc", "sm8650"], "hint: `genie runtime fetch` gets it"),
         (&["--soc", "x-elite", "--backend-lib", host.to_str().unwrap()], "cannot load library"),
         (&["--share-weights"], "--soc"),
     ] {
@@ -307,7 +307,7 @@ fn a_missing_library_is_reported_with_every_place_searched() {
     for part in [
         &format!("no `libQnnHtp.so` found; looked for `{}/libQnnHtp.so`", empty.path().display()),
         "QNN_RUNTIME_DIR is set, so no other place counts",
-        "hint: `cargo xtask qnn-runtime` fetches Qualcomm's libraries",
+        "hint: `genie runtime fetch` gets Qualcomm's libraries",
     ] {
         assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output));
     }

@@ -56,7 +56,7 @@ fn check_lists_findings_and_versions() {
 
     let old = genie(place, &["config", "check", "bundle", "--api", "1.0", "--json"], None);
     let record: Value = serde_json::from_slice(&old.stdout).unwrap();
-    assert_eq!((old.status.code(), &record["usable"], &record["oldest-api"]), (Some(1), &json!(false), &json!("1.2")));
+    assert_eq!((old.status.code(), &record["usable"], &record["oldest_api"]), (Some(1), &json!(false), &json!("1.2")));
     let keys: Vec<&str> = record["rejected"].as_array().unwrap().iter().map(|r| r["key"].as_str().unwrap()).collect();
     assert!(keys.contains(&"/dialog/engine/model/positional-encoding"), "{keys:?}");
 

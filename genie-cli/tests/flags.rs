@@ -174,7 +174,7 @@ fn values_may_begin_with_a_hyphen() {
     };
     range(&["--temp", "-1"], 1, "temp");
     range(&["--top-p", "-0.5"], 1, "top-p");
-    range(&["-n", "-1"], 2, "'-1' for '--max-tokens <TOKENS>': expected a whole number from 0 to 4294967295");
+    range(&["-n", "-1"], 0, "the context is full");
     range(&["--top-k", "-1"], 2, "'-1' for '--top-k <K>': expected a whole number from 0 to 4294967295");
     range(&["--threads", "-1"], 2, "'-1' for '--threads <N>': expected a number from 1 to 1024");
     for (args, want) in [
@@ -197,9 +197,9 @@ fn values_may_begin_with_a_hyphen() {
 fn unknown_flags_get_good_advice_or_none() {
     let folder = tempfile::tempdir().unwrap();
     for (flag, wanted, unwanted) in [
-        ("--stop", "tip: set `stop-sequence` in `genie_config.json`", "--top-p"),
-        ("--n-predict", "tip: use `--max-tokens`", "--penalize"),
-        ("--temperature=0.5", "tip: use `--temp`", "similar"),
+        ("--ctx-shift", "tip: use `--long-context`", "similar"),
+        ("--no-conversation", "tip: use `--raw`", "--no-parse"),
+        ("--log=x", "tip: use `-v`", "similar"),
         ("--priority", "unexpected argument '--priority' found", "tip: a similar"),
         ("--promt", "tip: a similar argument exists: '--prompt'", "stop-sequence"),
         ("--prompt_file", "tip: a similar argument exists: '--prompt-file'", "stop-sequence"),

@@ -310,7 +310,7 @@ fn perplexity_and_verify_are_those_of_the_model_with_its_adapters() {
         let (text, bundle) = (place.path("text.txt"), place.path(bundle));
         let args = ["perplexity", &text, "-c", &bundle, "--window", "48", "--json"];
         let output = place.done(&[&args[..], flags].concat());
-        serde_json::from_slice::<Value>(&output.stdout).unwrap()["nats-per-token"].as_f64().unwrap()
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["nats_per_token"].as_f64().unwrap()
     };
     let near = |a: f64, b: f64| (a - b).abs() < 1e-4 * b.abs();
     let (plain, poet) = (perplexity("plain", &[]), perplexity("merged_poet", &[]));

@@ -138,11 +138,12 @@ fn a_link_to_a_bundle_stays_and_the_bundle_is_replaced() {
     // A link to a folder yet to be made.
     symlink("store/v2", place.at("next")).unwrap();
     done(place.compile("next", &[]));
-    place.check_runs("store/v2");
     assert_eq!(
         (place.names("."), place.names("store")),
         (["current", "model", "next", "store"].map(String::from).to_vec(), ["v1", "v2"].map(String::from).to_vec(),)
     );
+    // A run that takes long enough keeps a stamp of the weights that it compared, in the cache folder.
+    place.check_runs("store/v2");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn the_library_is_chosen_by_flag_and_by_variable() {
     assert_eq!(nowhere.status.code(), Some(1));
     let message = stderr(&nowhere);
     for part in
-        [empty.path().to_str().unwrap(), "QNN_RUNTIME_DIR is set, so no other place counts", "cargo xtask qnn-runtime"]
+        [empty.path().to_str().unwrap(), "QNN_RUNTIME_DIR is set, so no other place counts", "genie runtime fetch"]
     {
         assert!(message.contains(part), "{part}: {message}");
     }

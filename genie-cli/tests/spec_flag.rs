@@ -26,7 +26,7 @@ fn a_reply_with_drafts_is_the_reply_without() {
     let words = ["run", "--prompt", "ROMEO: ROMEO: ROMEO:", "-n", "60", "--greedy", "--json"];
     let ask = |more: &[&str]| record(&run(cache.path(), &[&words[..], more].concat()));
     let plain = ask(&[]);
-    assert_eq!((plain.get("speculation"), plain.get("executed-second")), (None, None));
+    assert_eq!((plain.get("speculation"), plain.get("executed_second")), (None, None));
     // The demo drafts for itself: every token is accepted.
     let mut demo = std::fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().path());
     let demo = demo.find(|path| path.join("genie_config.json").is_file()).expect("the demo's bundle");
@@ -43,8 +43,9 @@ fn a_reply_with_drafts_is_the_reply_without() {
         if more.contains(&itself.as_str()) {
             assert_eq!(n("accepted"), n("drafted"), "{counts}");
             assert!(reply["kpis"]["token-acceptance-rate"].as_f64().unwrap() > 4.0, "{}", reply["kpis"]);
-            assert!(!reply["executed-second"].as_array().unwrap().is_empty());
-            assert_eq!(counts["rounds"], 12, "59 tokens after the first, 5 a round");
+            assert!(!reply["executed_second"].as_array().unwrap().is_empty());
+            // 59 tokens after the first, 5 a round; fewer rounds where drafts cost more time than they save.
+            assert!(n("rounds") <= 12, "{counts}");
         }
     }
     // Sampled replies of prompt lookup have the draws of plain ones.

@@ -36,7 +36,7 @@ fn replies_by_trees_are_those_without() {
     let said = String::from_utf8_lossy(&missing.stdout);
     assert!(missing.status.code() != Some(0) && said.contains("kv-cache.primary.qnn-htp"), "{said}");
     let make = ["make-prefix", "-c", with_forecasts, "--tokens", "1,2,3,4", "--json"];
-    assert_eq!(record(&run(cache.path(), &make))["forecast-prefix"], json!(4));
+    assert_eq!(record(&run(cache.path(), &make))["forecast_prefix"], json!(4));
 
     let lade = ["--spec", "lade"];
     let small = ["--spec", "lade:4,2,2"];

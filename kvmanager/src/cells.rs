@@ -11,6 +11,10 @@ use crate::rope::Rotation;
 pub use crate::seq_id::SeqId;
 use std::ops::Range;
 
+/// Slots that one sequence fills by itself where there is space: as many columns as attention kernels look at together, so that
+/// they skip those of other sequences.
+pub const PAGE: usize = 32;
+
 /// One slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
@@ -260,6 +264,37 @@ impl CellTable {
         slots.len() == n
     }
 
+    /// Finds a free slot below `limit` for a token of each of `seqs` into `slots`: behind the sequence's last row in its page, else
+    /// the first free page's first, else the first free one; of pages and slots, those behind the row come first, so that columns
+    /// keep the order of positions, in which attention adds them up. False if there are too few; `slots` is then unspecified.
+    pub(crate) fn find_pages(&self, seqs: impl Iterator<Item = SeqId>, limit: usize, slots: &mut Vec<usize>) -> bool {
+        slots.clear();
+        let limit = limit.min(self.capacity());
+        let mut last: Option<(SeqId, usize)> = None;
+        for seq in seqs {
+            let is_free = |slot: usize| slot < limit && self.cells[slot].is_free() && !slots.contains(&slot);
+            let before = match last {
+                Some((own, slot)) if own == seq => Some(slot),
+                // The step's rows of a sequence follow each other.
+                _ => self.used().filter(|(_, c)| c.has(seq)).max_by_key(|(_, c)| c.pos).map(|(slot, _)| slot),
+            };
+            let next = before.map(|slot| slot + 1).filter(|&slot| !slot.is_multiple_of(PAGE) && is_free(slot));
+            let behind = before.map_or(0, |slot| slot + 1);
+            let page_from = |first: usize| {
+                let pages = first.div_ceil(PAGE)..limit / PAGE;
+                pages.map(|page| page * PAGE).find(|&at| (at..at + PAGE).all(is_free))
+            };
+            let slot_from = |first: usize| (first..limit).find(|&slot| is_free(slot));
+            let page = || page_from(behind).or_else(|| page_from(0));
+            let Some(slot) = next.or_else(page).or_else(|| slot_from(behind)).or_else(|| slot_from(0)) else {
+                return false;
+            };
+            slots.push(slot);
+            last = Some((seq, slot));
+        }
+        true
+    }
+
     /// Moves cells from the end into holes until `limit` covers all or `max_moves` rows have moved: the fewest rows
     /// that can move. The table is as after the moves.
     pub(crate) fn compact(&mut self, limit: usize, max_moves: usize) -> Vec<RowMove> {
@@ -366,6 +401,40 @@ mod tests {
         assert_eq!(t.n_shared(A, 0..9), 3);
         (3..7).for_each(|slot| t.put_one(slot, 9, B));
         assert_eq!(t.unshare(A, 0..9), None, "one free slot for three rows");
+    }
+
+    #[test]
+    fn sequences_fill_pages_of_their_own() {
+        let mut t = CellTable::new(3 * PAGE + 8);
+        let mut slots = Vec::new();
+        let mut put = |t: &mut CellTable, seqs: &[SeqId], limit: usize| {
+            let found = t.find_pages(seqs.iter().copied(), limit, &mut slots);
+            if found {
+                for (&seq, &slot) in seqs.iter().zip(&slots) {
+                    let pos = t.pos_range(seq).map_or(0, |(_, last)| last + 1);
+                    t.put_one(slot, pos, seq);
+                }
+            }
+            found.then(|| slots.clone())
+        };
+        assert_eq!(put(&mut t, &[A, A, B, B, B], usize::MAX), Some(vec![0, 1, PAGE, PAGE + 1, PAGE + 2]));
+        assert_eq!(put(&mut t, &[B, A], usize::MAX), Some(vec![PAGE + 3, 2]), "each behind its own");
+        let longer: Vec<SeqId> = std::iter::repeat_n(A, PAGE).collect();
+        let expected: Vec<usize> = (3..PAGE).chain(2 * PAGE..2 * PAGE + 3).collect();
+        assert_eq!(put(&mut t, &longer, usize::MAX), Some(expected), "its page, then another");
+        // No page is free below the limit: any slot, and none beyond it.
+        assert_eq!(put(&mut t, &[SeqId(1)], 2 * PAGE), Some(vec![PAGE + 4]));
+        assert_eq!(put(&mut t, &[SeqId(2)], PAGE), None);
+        assert_eq!(put(&mut t, &[SeqId(2)], usize::MAX), Some(vec![PAGE + 5]), "eight slots are no page");
+        assert_eq!(t.n_used(), 2 + 3 + 2 + PAGE + 2);
+        // A page behind the sequence's rows comes before one in front of them, which is taken where there is no other.
+        let mut t = CellTable::new(3 * PAGE);
+        let page = |seq: SeqId| vec![seq; PAGE];
+        assert_eq!(put(&mut t, &page(A), usize::MAX), Some((0..PAGE).collect()));
+        assert_eq!(put(&mut t, &page(B), usize::MAX), Some((PAGE..2 * PAGE).collect()));
+        (0..PAGE).for_each(|slot| t.free(slot));
+        assert_eq!(put(&mut t, &page(B), usize::MAX), Some((2 * PAGE..3 * PAGE).collect()));
+        assert_eq!(put(&mut t, &[B], usize::MAX), Some(vec![0]));
     }
 
     #[test]

@@ -28,6 +28,15 @@ pub enum Eviction {
         /// Positions that are always seen.
         sinks: usize,
     },
+    /// A window in the slots that libGenie takes for a group of scatter graphs: the first ones in a row that hold nothing of
+    /// the window, whatever the padding covers. Where there are none it takes the first slots of all, and what they held is
+    /// no longer seen. From then on the window reaches further back, as it counts rows and not positions.
+    FirstFit {
+        /// Rows a token sees besides the sinks, its own included; at least 1.
+        size: usize,
+        /// Positions that are always seen unless they were written over.
+        sinks: usize,
+    },
     /// The rows whose keys score best, by head. Scoring ranks all rows of a head into its queue; until the next scoring
     /// the queue is the order of eviction, and rows that came later stay.
     KeyDiff {
@@ -37,6 +46,16 @@ pub enum Eviction {
         /// at once scores by itself.
         update_every: usize,
     },
+}
+
+impl Eviction {
+    /// Keys that a token sees and positions that it always sees, where the rule is a window.
+    pub const fn window(self) -> Option<(usize, usize)> {
+        match self {
+            Self::Window { size, sinks } | Self::FirstFit { size, sinks } => Some((size, sinks)),
+            Self::None | Self::Ring { .. } | Self::KeyDiff { .. } => None,
+        }
+    }
 }
 
 /// One group.
@@ -82,6 +101,14 @@ impl CacheGroup {
         !matches!(self.long, Eviction::None)
     }
 
+    /// The most new tokens of a step that leave the window whole; `None` where the rule sets no such bound.
+    pub(crate) fn longest_piece(&self, variants: &[Variant]) -> Option<usize> {
+        let Eviction::FirstFit { size, .. } = self.long else { return None };
+        let slots = variants.iter().map(|&v| self.ctx_of(v)).max()?;
+        // As recorded: reserved slots are not counted.
+        Some(slots.saturating_sub(size - 1).max(1))
+    }
+
     /// Tokens after which a step of that variant can still start: no limit when the group makes room by itself.
     /// `largest`: no variant has a longer context.
     pub(crate) fn reach(&self, variant: Variant, largest: bool) -> usize {
@@ -89,6 +116,7 @@ impl CacheGroup {
         let endless = match self.long {
             Eviction::None => false,
             Eviction::Window { size, sinks } => size - 1 + sinks <= room,
+            Eviction::FirstFit { size, sinks } => size - 1 + sinks < self.ctx_of(variant),
             Eviction::Ring { sinks } => largest && room > sinks,
             Eviction::KeyDiff { sinks, .. } => largest && room > sinks,
         };
@@ -99,7 +127,7 @@ impl CacheGroup {
     pub(crate) fn resident(&self, variant: Variant, rows: usize) -> usize {
         match self.long {
             Eviction::None => rows,
-            Eviction::Window { size, sinks } => rows.min(size - 1 + sinks),
+            Eviction::Window { size, sinks } | Eviction::FirstFit { size, sinks } => rows.min(size - 1 + sinks),
             Eviction::Ring { .. } | Eviction::KeyDiff { .. } => rows.min(self.room(variant)),
         }
     }

@@ -92,7 +92,7 @@ pub use cache::{
     GroupImage, HolePolicy, Keep, KvCache, KvImage, KvOptions, MovedBytes, OnRebind, OwnRows, Rebind, ScoredHead,
     ScoredRows, SplitGuard, Step, VisibleColumn, check_shapes,
 };
-pub use cells::{Cell, CellTable, RowMove, SeqId};
+pub use cells::{Cell, CellTable, PAGE, RowMove, SeqId};
 pub use error::{KvError, Reason};
 pub use geometry::{KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
 pub use group::{CacheGroup, Eviction};

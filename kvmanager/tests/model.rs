@@ -19,7 +19,7 @@ use kvmanager::{
     Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, ModeKind, Policy, Reason,
     SeqId, Step, Tree, TreeColumn,
 };
-use naive::{Group, Model, read_past, token_bytes};
+use naive::{Begun, Group, Model, read_past, token_bytes};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use setup::{DTYPES, Rules, SHAPES, Setup, any_setup, build, frequencies, full, geometry, mode, windowed};
@@ -119,6 +119,7 @@ impl Run {
         let before = self.limits(planned.variant, false);
         let after = self.limits(planned.variant, true);
         let mixes = self.model.mixes(&columns, &before, &after);
+        let slots = self.slots(planned);
         let begun = self.kv.begin(planned);
         let refused = matches!(&begun, Err(KvError::Refused { why: Reason::SeveralSequences, .. }));
         assert_eq!(refused, mixes, "{planned} with rows of several sequences");
@@ -127,7 +128,8 @@ impl Run {
         if let Some((tree, _)) = tree {
             step.attend(tree).unwrap();
         }
-        check_inputs(&mut step, &mut self.model, &before, &self.setup, tree);
+        self.model.make_room(&before, &slots);
+        check_inputs(&mut step, &mut self.model, &self.setup, tree);
         for split in (0..step.n_splits()).map(SplitIdx) {
             let mut guard = step.split(split).unwrap();
             for view in guard.views() {
@@ -143,6 +145,17 @@ impl Run {
         let kept: Vec<_> = kept.map(|i| (columns[i], first + i)).collect();
         self.model.append(&kept, &after);
         Ok(())
+    }
+
+    /// What the slots hold as a step begins.
+    fn slots(&self, step: &InferenceStep) -> Begun {
+        let groups = self.kv.variants().groups();
+        let held = |g: usize| self.kv.cells(g).unwrap().used().map(|(slot, c)| (slot, c.pos)).collect();
+        Begun {
+            columns: step.columns.iter().collect(),
+            slots: (0..groups.len()).map(held).collect(),
+            widths: groups.iter().map(|g| g.ctx_of(step.variant)).collect(),
+        }
     }
 
     /// Rows that each group may hold as a step starts, or once it is kept: beyond the past of a shape there is still its
@@ -165,7 +178,9 @@ impl Run {
             self.model.has_doubles() || self.model.by_head() || has_company && self.setup.rules != Rules::Plain;
         assert!(matches!(e, KvError::PastTooLong { .. }) && crowded, "{step}: {e}");
         let limits = self.limits(step.variant, false);
-        self.model.make_room(&limits);
+        // A step that is refused has company in the group, so that no row is written over.
+        let slots = self.slots(step);
+        self.model.make_room(&limits, &slots);
         let too_long = self.model.groups.iter().zip(&limits).any(|(group, &limit)| group.len() > limit);
         assert!(too_long, "{step}: {e}");
     }
@@ -262,17 +277,18 @@ impl Run {
         let columns: Vec<Column> = planned.columns.iter().collect();
         let (before, after) = (self.limits(planned.variant, false), self.limits(planned.variant, true));
         let refused = self.model.mixes(&columns, &before, &after);
+        let slots = self.slots(planned);
         match self.kv.begin(planned) {
             Ok(mut step) => {
                 assert!(!refused);
-                self.model.make_room(&before);
+                self.model.make_room(&before, &slots);
                 self.model.turn();
                 step.commit(SplitIdx(0), Keep::All).unwrap();
                 step.rollback().unwrap();
                 self.model.drop_for(&columns, &after);
                 self.unseen += 1;
             }
-            Err(KvError::PastTooLong { .. }) => self.model.make_room(&before),
+            Err(KvError::PastTooLong { .. }) => self.model.make_room(&before, &slots),
             Err(e) => assert!(refused, "{e}"),
         }
     }
@@ -284,6 +300,10 @@ impl Run {
             Action::Batch(_) | Action::Share(..) | Action::Copy(..) | Action::Shift(..) | Action::Divide(..)
         );
         if self.setup.rules == Rules::Ring && (many || matches!(action, Action::Keep(seq) if *seq != 0)) {
+            return;
+        }
+        // The model finds the rows of slots by their positions, so none may be there twice.
+        if self.setup.rules == Rules::PlainAndFirstFit && matches!(action, Action::Shift(..) | Action::Divide(..)) {
             return;
         }
         if self.refuses_by_head(action) {
@@ -379,12 +399,12 @@ impl Run {
 }
 
 /// What the graph would see: past inputs and mask, against the model.
-fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup: &Setup, tree: Shape<'_>) {
+fn check_inputs(step: &mut Step<'_>, model: &mut Model, setup: &Setup, tree: Shape<'_>) {
     let (spec, tokens) = (step.variant(), step.columns().to_vec());
-    model.make_room(limits);
     model.turn();
     for group in 0..model.groups.len() {
         let rule = step.variants().groups()[group].clone();
+        let by_count = model.groups[group].by_count;
         let (ar, width) = (spec.ar().get(), rule.ctx_of(spec));
         let past_len = rule.past_len(spec);
         let mut mask = vec![0u8; ar * width];
@@ -414,13 +434,30 @@ fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup:
         model.assert_rows(group, rows, &format!("as inputs of {spec}"));
         // Scatter graphs overwrite their block: nothing may live there.
         if rule.form == KvForm::Scatter && past_len > 0 {
-            assert!(new + ar <= width && cells.iter().all(|(slot, _)| !(new..new + ar).contains(slot)));
+            // libGenie's rule has the padding cover what it will.
+            let n = if model.groups[group].first_fit { tokens.len() } else { ar };
+            assert!(new + n <= width && cells.iter().all(|(slot, _)| !(new..new + n).contains(slot)));
         }
         for i in 0..ar {
             let mut seen = vec![0u8; width];
             if let Some(token) = tokens.get(i) {
-                let visible =
-                    |pos: usize| model.groups[group].window.is_none_or(|(w, s)| pos + w > token.pos || pos < s);
+                let before = |j: usize| match tree {
+                    Some((tree, _)) => tree.path(i).contains(&j),
+                    None => tokens[j].pos < token.pos,
+                };
+                // Rows that libGenie's window hides: the oldest, until it shows no more than it should.
+                let mut hidden: Vec<usize> = Vec::new();
+                if let Some((w, s)) = model.groups[group].window.filter(|_| by_count) {
+                    let new = (0..tokens.len()).filter(|&j| j == i || before(j)).map(|j| tokens[j].pos);
+                    let mut keys: Vec<usize> = cells.iter().map(|(_, c)| c.pos).chain(new).collect();
+                    keys.sort_unstable();
+                    let excess = keys.len().saturating_sub(w + s);
+                    hidden = keys.into_iter().filter(|&pos| pos >= s).take(excess).collect();
+                }
+                let visible = |pos: usize| match model.groups[group].window {
+                    Some(_) if by_count => !hidden.contains(&pos),
+                    window => window.is_none_or(|(w, s)| pos + w > token.pos || pos < s),
+                };
                 let by_head = model.groups[group].by_head().is_some();
                 for (slot, cell) in &cells {
                     let also = tree.is_some_and(|(_, also)| also.is_some_and(|seq| cell.has(seq)));
@@ -429,11 +466,7 @@ fn check_inputs(step: &mut Step<'_>, model: &mut Model, limits: &[usize], setup:
                     }
                 }
                 for (j, other) in tokens.iter().enumerate() {
-                    let before = match tree {
-                        Some((tree, _)) => tree.path(i).contains(&j),
-                        None => other.pos < token.pos,
-                    };
-                    if j == i || (other.seq == token.seq && before && visible(other.pos)) {
+                    if j == i || (other.seq == token.seq && before(j) && visible(other.pos)) {
                         seen[new + j] = 1;
                     }
                 }

@@ -3,7 +3,7 @@
 use genie_types::{DataFormat, GraphIdx, GraphInfo, SplitIdx};
 
 use crate::binary::BinaryGraphs;
-use crate::error::{LayoutError, Near};
+use crate::error::{GraphAt, LayoutError, Near};
 use crate::kv::{self, Forms, SplitKv};
 use crate::layout::{GraphKind, GraphLayout, GroupLayout, ModelInput, ModelLayout, Note, RopeTable, Split};
 use crate::names::{self, KvName};
@@ -54,6 +54,11 @@ pub struct Options {
 pub fn analyze(binaries: &[BinaryGraphs], options: &Options) -> Result<ModelLayout, LayoutError> {
     let chosen = select(binaries, options)?;
     let n_chosen = chosen.len();
+    if let Some(((_, _, source), info)) = chosen.iter().find(|(_, info)| crate::pd::is_unnamed(info)) {
+        let tensor = info.inputs.first().map_or("", |t| t.name.as_str()).into();
+        let at = GraphAt { graph: info.name.as_str().into(), source: (*source).into() };
+        return Err(LayoutError::FusedUnnamed { at, tensor });
+    }
     // A fused pair is read by `pd::analyze`.
     let chosen: Vec<Chosen<'_>> = chosen.into_iter().filter(|(_, info)| !crate::pd::belongs(info)).collect();
     if chosen.is_empty() && n_chosen > 0 {

@@ -61,6 +61,11 @@ pub enum LayoutError {
     /// Nothing but a fused pair, which another engine runs.
     #[error("all {n_graphs} graphs of the bundle carry a prompt and a decode row side by side: there is no plain one")]
     OnlyFused { n_graphs: usize },
+    /// A graph that is called a fused one, whose tensors have other names.
+    #[error(
+        "{at} is named as a fused graph, but has no input `fusion_ctrl` (its first is `{tensor}`): tensors are bound by name, not by their order"
+    )]
+    FusedUnnamed { at: GraphAt, tensor: Box<str> },
 
     /// A graph was selected by name and is not there.
     #[error("selected graph `{name}` is in no binary of the bundle{near}")]

@@ -44,6 +44,18 @@ pub unsafe extern "C" fn LLaMAPackageInterfaceProvider(interface: *mut QnnOpPack
     unsafe { hand_out(interface, own) }
 }
 
+/// Interface 1.4, by the name that the library's file gives.
+///
+/// # Safety
+/// As [`LLaMAPackageInterfaceProvider`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn OpenGeniePackageInterfaceProvider(
+    interface: *mut QnnOpPackage_Interface_t,
+) -> Qnn_ErrorHandle_t {
+    // SAFETY: the caller's promise.
+    unsafe { LLaMAPackageInterfaceProvider(interface) }
+}
+
 /// Interface 2.0.
 ///
 /// # Safety

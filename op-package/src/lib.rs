@@ -24,4 +24,6 @@
 pub mod interface;
 pub mod update;
 
-pub use interface::{LLaMAPackageInterfaceProvider, OpenGeniePackageInterfaceProviderV2};
+pub use interface::{
+    LLaMAPackageInterfaceProvider, OpenGeniePackageInterfaceProvider, OpenGeniePackageInterfaceProviderV2,
+};

@@ -8,6 +8,7 @@ use qnn_api::library::runtime;
 use qnn_api::{Backend, BackendOptions, Library, PerfPolicy, PowerVote, RpcTimes, Rpcmem, SharedMemory, Soc};
 
 use crate::Error;
+use crate::op_package;
 use crate::options::{BackendChoice, Options, Perf, SharedMemoryChoice};
 use crate::threads::Threads;
 
@@ -63,7 +64,16 @@ fn open_for(options: &Options, threads: &Threads, soc: Option<u32>) -> Result<Ar
     let backend = Backend::new(&library, &BackendOptions { platform, soc, ..BackendOptions::default() });
     let backend = backend.map_err(|source| Error::Start { backend: library.display_name().into(), source })?;
     log_library(&library);
+    register_op_packages(&backend, options)?;
     Ok(backend)
+}
+
+/// Registers the op packages of the options with a backend that was opened by other means.
+///
+/// # Errors
+/// [`Error::OpPackage`].
+pub fn register_op_packages(backend: &Arc<Backend>, options: &Options) -> Result<(), Error> {
+    op_package::register_all(&options.op_packages, &options.op_packages_of_folder, backend)
 }
 
 /// Logs the backend's versions and the files it was loaded from.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use compiler::{CompileOptions, Progress};
 use dialog::Tokenizer;
-use engine::TokenModel;
+use engine::{FeatureModel, SeqId, SeqTokens, TokenModel};
 use genie_bundle::Manifest;
 use genie_types::TokenId;
 use qnn_api::Backend;
@@ -73,7 +73,9 @@ pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
     }
     let line = tokenizer.encode(LINE)?;
     // How the caller plans and what it keeps is no part of the proof.
-    let open = Options { prefix_cache: None, graph_profile: None, policy: PolicyChoice::Lenient, ..open.clone() };
+    let policy = PolicyChoice::Lenient;
+    // Compiling takes little memory whatever the size of the model, and so does the proof.
+    let open = Options { prefix_cache: None, graph_profile: None, policy, lets_weights_go: true, ..open.clone() };
     let fused = manifest.options.kinds.pd.as_ref();
     let mut proof = Proof::default();
     if fused.is_some() {
@@ -91,7 +93,19 @@ pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
         let engine = model.engine_mut();
         engine.reset()?;
         let tokens: Vec<TokenId> = line.iter().copied().cycle().take(width).collect();
-        check_logits(engine.process(&tokens)?, width, rows)?;
+        let features_in = engine.layout().features_in;
+        match features_in {
+            None => check_logits(engine.process(&tokens)?, width, rows)?,
+            // A head that drafts takes hidden states as well.
+            Some(n) => {
+                let mut checked = Ok(());
+                let input = SeqTokens { seq: SeqId(0), tokens: &tokens };
+                engine.process_features(&[input], &vec![0.0; n * width], &mut |_, logits, _| {
+                    checked = check_logits(logits, width, rows);
+                })?;
+                checked?;
+            }
+        }
         proof.steps.push(width);
     }
     Ok(proof)

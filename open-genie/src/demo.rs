@@ -68,9 +68,7 @@ pub fn compile(folder: &Path, options: &Options, progress: &mut dyn Progress) ->
     fs::create_dir_all(parent).map_err(|source| Error::DemoFile { path: parent.to_owned(), source })?;
     sweep_old_names(parent);
     let model = NewFolder::temporary(parent, "demo-model")?;
-    for (name, bytes) in FILES {
-        file_io::write_bytes(&model.path().join(name), bytes).map_err(FolderError::from)?;
-    }
+    write_checkpoint(model.path())?;
     remove_torn(folder)?;
     let compile = CompileOptions {
         ars: vec![1, 32, 128],
@@ -91,6 +89,14 @@ pub fn compile(folder: &Path, options: &Options, progress: &mut dyn Progress) ->
         Err(error) => Err(error),
         Ok(_) => Ok(()),
     }
+}
+
+/// Writes the demo's checkpoint into a folder.
+pub(crate) fn write_checkpoint(folder: &Path) -> Result<(), Error> {
+    for (name, bytes) in FILES {
+        file_io::write_bytes(&folder.join(name), bytes).map_err(FolderError::from)?;
+    }
+    Ok(())
 }
 
 /// Removes a folder in which only files of a bundle are, but no manifest that says so: the compiler would replace no such

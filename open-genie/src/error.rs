@@ -1,4 +1,4 @@
-//! Everything that can fail between a path and a reply, and typed hints.
+//! Everything that can fail between a path and a reply, and typed hints. One enum, one table of hints and their words: hence its many lines.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,6 +29,20 @@ pub enum Error {
     NoFusedGraphs { path: PathBuf },
     #[error("fused graphs have no form with {what}")]
     NotWithFused { what: &'static str },
+    #[error("the bundle of `{}` has fused graphs alone, and {what} takes plain ones", path.display())]
+    OnlyFused { path: PathBuf, what: &'static str },
+    #[error("`pd_fusion.enable` is false in `{}`, but the bundle has fused graphs alone", path.display())]
+    FusedDisabled { path: PathBuf },
+
+    // Op packages.
+    #[error("op package `{}` cannot be registered", path.display())]
+    OpPackage { path: PathBuf, source: qnn_api::Error },
+    #[error(
+        "expected op packages like `libQnnLLaMAPackage_CPU.so` in folder `{}`, found {}",
+        folder.display(),
+        if source.is_none() { "none" } else { "no such folder that can be read" }
+    )]
+    OpPackageFolder { folder: PathBuf, source: Option<std::io::Error> },
 
     // Options.
     #[error("unknown backend `{name}`: expected `host`, `htp` or the path of a QNN library")]
@@ -167,6 +181,18 @@ pub enum Error {
     PromptLength { length: usize, limit: usize },
     #[error("a window of {window} tokens cannot be measured: the context holds {limit} tokens")]
     Window { window: usize, least: usize, limit: usize },
+    #[cfg(feature = "compile")]
+    #[error("no checkpoint `{name}` was found whose hash is that of the bundle's manifest")]
+    NoCheckpoint { name: String },
+    #[cfg(feature = "compile")]
+    #[error("`{}` is another model than `{name}`, which the bundle was compiled from", path.display())]
+    OtherCheckpoint { path: PathBuf, name: String },
+    #[cfg(feature = "compile")]
+    #[error("the bundle `{}` has LoRA adapters merged into its weights: graphs without a cache are compiled from a checkpoint alone", bundle.display())]
+    NaiveOfMerged { bundle: PathBuf },
+    #[cfg(feature = "compile")]
+    #[error("an attention window is shorter than the context: no graph without a cache computes it")]
+    NaiveWindow,
     #[error("0 tokens to generate verify nothing")]
     NothingToVerify,
     #[error("a tolerance of {found} tells nothing apart: expected a finite number of at least 0")]
@@ -201,6 +227,8 @@ pub enum Error {
 pub enum Hint {
     /// Give a bundle's folder or its config.
     GiveBundle,
+    /// Give the checkpoint that the bundle was compiled from.
+    GiveCheckpoint,
     /// Give a model: a bundle, a GGUF file, a Hugging Face folder, or a name of the folder of models.
     GiveModel(Option<PathBuf>),
     /// This name is near to the one that was given.
@@ -211,6 +239,26 @@ pub enum Hint {
     CompileFirst(PathBuf),
     /// Give the folder that holds the file.
     GiveFolder(PathBuf),
+    /// Give the path of a package that this machine can load.
+    OpPackageFile,
+    /// Name the function that gives the package's interface.
+    OpPackageProvider,
+    /// Packages are for a target that the backend must be.
+    OpPackageTarget,
+    /// Give each package once.
+    OpPackageOnce,
+    /// The package is at fault.
+    OpPackageBuild,
+    /// The graphs name a package that was not given.
+    GiveOpPackage,
+    /// Compile the bundle with fused graphs, or run it on the plain ones.
+    CompileFused,
+    /// Compile the bundle with plain graphs as well.
+    CompilePlain,
+    /// Let the config choose the plain graphs, or leave the option out.
+    DisableFused,
+    /// Let the config choose the fused graphs.
+    EnableFused,
     /// Correct the special tokens of the config.
     CorrectToken,
     /// The file was not downloaded.
@@ -365,6 +413,19 @@ impl Error {
             Self::Load { source, .. } | Self::Start { source, .. } | Self::Vote { source, .. } => {
                 Hint::Backend(source.hint()?)
             }
+            Self::OpPackage { source, .. } => match number(source)? {
+                4005 => Hint::OpPackageFile,
+                4006 => Hint::OpPackageProvider,
+                4003 => Hint::OpPackageTarget,
+                4009 => Hint::OpPackageOnce,
+                _ => Hint::OpPackageBuild,
+            },
+            Self::OpPackageFolder { .. } => Hint::OpPackageFile,
+            Self::NoFusedGraphs { .. } => Hint::CompileFused,
+            Self::NotWithFused { .. } => Hint::DisableFused,
+            Self::OnlyFused { .. } => Hint::CompilePlain,
+            Self::FusedDisabled { .. } => Hint::EnableFused,
+            Self::Graphs { source } if source.is_only_fused() => Hint::CompilePlain,
             Self::Template { .. } => Hint::OtherTemplate,
             Self::ContextExceeded { fits, .. } => Hint::Fits((*fits)?),
             Self::PromptLength { limit, .. } => Hint::ChooseTokens { least: 1, most: *limit },
@@ -378,9 +439,13 @@ impl Error {
             Self::NothingToVerify => Hint::GenerateTokens,
             Self::Tolerance { .. } => Hint::ChooseTolerance,
             Self::Restore { source, .. } => saved_hint(source)?,
-            Self::Graphs { source } | Self::Engine(source) => graphs_hint(source)?,
+            Self::Graphs { source } | Self::Engine(source) | Self::Dialog(DialogError::Engine(source)) => {
+                graphs_hint(source)?
+            }
             Self::UnknownLongContext { .. } => Hint::ChooseLongContext,
             Self::ReservedWithoutLongContext { .. } => Hint::LongContextToReserve,
+            #[cfg(feature = "compile")]
+            Self::NoCheckpoint { .. } | Self::OtherCheckpoint { .. } => Hint::GiveCheckpoint,
             #[cfg(feature = "compile")]
             Self::Models(ModelsError::NoCacheFolder) => Hint::SetCacheFolder,
             #[cfg(feature = "compile")]
@@ -410,8 +475,37 @@ fn graphs_hint(error: &EngineError) -> Option<Hint> {
             Some(Hint::ShorterWindow { most: most - sinks, reserved: sinks })
         }
         EngineError::TooManyReserved { most, .. } => Some(Hint::ReserveFewer { most }),
+        EngineError::LoadBinary { ref source, .. } | EngineError::FindGraph { ref source, .. } if lacks_op(source) => {
+            Some(Hint::GiveOpPackage)
+        }
+        EngineError::LoadBinary { ref source, .. } | EngineError::FindGraph { ref source, .. }
+            if package_failed(source) =>
+        {
+            Some(Hint::OpPackageBuild)
+        }
+        EngineError::Execute { ref source, .. } if source.downcast_ref().is_some_and(package_failed) => {
+            Some(Hint::OpPackageBuild)
+        }
         _ => None,
     }
+}
+
+/// What a QNN library returned.
+fn number(error: &qnn_api::Error) -> Option<u64> {
+    if let qnn_api::Error::Qnn { source, .. } = error { Some(source.code) } else { None }
+}
+
+/// The embedded backend was given a node of a package that is not registered.
+fn lacks_op(error: &qnn_api::Error) -> bool {
+    let qnn_api::Error::Qnn { source, .. } = error else { return false };
+    source.library_message.as_ref().is_some_and(|message| message.contains("a package registered with this backend"))
+}
+
+/// A function of a registered package failed, as the embedded backend says it.
+fn package_failed(error: &qnn_api::Error) -> bool {
+    let qnn_api::Error::Qnn { source, .. } = error else { return false };
+    let says = |message: &String| message.contains("`createOpImpl`") || message.contains("`opImplFn`");
+    source.library_message.as_ref().is_some_and(says)
 }
 
 /// What helps against a session that is not accepted.
@@ -427,6 +521,7 @@ fn saved_hint(error: &DialogError) -> Option<Hint> {
 impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::GiveCheckpoint => f.write_str("give the checkpoint that the bundle was compiled from"),
             Self::GiveBundle => f.write_str("give a bundle's folder or its `genie_config.json`"),
             Self::GiveModel(None) => f.write_str("give a bundle, a GGUF file or a Hugging Face folder"),
             Self::GiveModel(Some(folder)) => {
@@ -464,6 +559,26 @@ impl fmt::Display for Hint {
             Self::ChoosePerfPolicy => {
                 let names: Vec<&str> = PerfPolicy::ALL.iter().map(|policy| policy.name()).collect();
                 write!(f, "use one of {}", names.join(", "))
+            }
+            Self::OpPackageFile => f.write_str("give the path of a library that this machine can load"),
+            Self::OpPackageProvider => f.write_str("name the function that gives the package's interface"),
+            Self::OpPackageTarget => {
+                f.write_str("this backend takes no package for that target: the embedded one takes `CPU`")
+            }
+            Self::OpPackageOnce => f.write_str("give each package once"),
+            Self::OpPackageBuild => {
+                f.write_str("the package itself is at fault: docs/op-packages.md says what a backend asks of it")
+            }
+            Self::GiveOpPackage => f.write_str("register the op package that the graphs name, if you trust its code"),
+            Self::CompileFused => {
+                f.write_str("compile the bundle with fused graphs, or remove `pd_fusion.enable` from its config")
+            }
+            Self::CompilePlain => f.write_str("compile the bundle with plain graphs as well"),
+            Self::DisableFused => f.write_str(
+                "leave it out, or set `pd_fusion.enable` to false in the config of a bundle that has plain graphs as well",
+            ),
+            Self::EnableFused => {
+                f.write_str("remove `pd_fusion.enable` from the config, or compile the bundle with plain graphs as well")
             }
             Self::PlainMemory => f.write_str("shared memory is that of a Snapdragon: use plain memory elsewhere"),
             Self::CastNoVote => f.write_str("only HTP backends have clocks: choose no performance policy"),

@@ -20,6 +20,7 @@
 //! | you want to | type |
 //! |---|---|
 //! | choose backend, SoC, clocks, threads, planner policy | [`Options`], [`BackendChoice`], [`Perf`], [`Pin`], [`PolicyChoice`], [`SharedMemoryChoice`] |
+//! | load ops that graphs name and the backend does not have | [`Options::op_package`], [`OpPackage`]; docs/op-packages.md |
 //! | look at a bundle before loading it | [`Bundle`] |
 //! | generate text, chat, save and restore | [`Session`], [`Prompt`], [`Generation`], [`Token`], [`Template`] |
 //! | chat in messages, as the bundle's chat template writes them | [`Conversation`], [`chat_template`] |
@@ -27,10 +28,12 @@
 //! | stop a reply from another thread; or a verification, a measurement | [`StopHandle`]; [`StopFlag`] |
 //! | work with tokens and logits; verify a bundle, measure perplexity | [`Model`], [`Verification`], [`Perplexity`] |
 //! | speed replies up by drafts | [`Options::speculation`], [`Speculation`], [`LookupSettings`] |
+//! | open a bundle on the graphs that its config chooses, plain or fused | [`Bundle::open_either`], [`Opened`], [`PairModel`] |
 //! | serve many requests at once | [`serving`]: [`Model::into_serving`] |
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | compare with graphs that have no cache (feature `demo`) | `Naive`, `Model::verify_with` |
 //! | find a model by one word; compile a checkpoint once, into the cache (feature `compile`) | `models` |
 //! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
 //! | plan by measured costs | [`CalibrationContext`] |
@@ -63,6 +66,10 @@ mod lora;
 mod model;
 #[cfg(feature = "compile")]
 pub mod models;
+#[cfg(feature = "demo")]
+mod naive;
+mod op_package;
+mod opened;
 mod options;
 mod pair;
 mod perplexity;
@@ -76,13 +83,16 @@ mod tokenizer_job;
 mod verify;
 mod weights;
 
-pub use backend::{load_library, open_backend};
+pub use backend::{load_library, open_backend, register_op_packages};
 pub use calibration::CalibrationContext;
 pub use chat_template;
 #[cfg(feature = "compile")]
 pub use compile::{Compiled, Proof, compile, prove};
+#[cfg(feature = "compile")]
+pub use compiler;
 pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messages, write_messages};
 pub use dialog::kinds::{LookupSettings, Script};
+pub use dialog::sampler;
 pub use dialog::{
     DialogError, Grammar, GrammarError, GrammarKind, HarmonyMessage, QueryKpis, Reply, RestoreNote, RestoreReport,
     SamplerCallback, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopCallback, StopReason, StreamReply,
@@ -101,6 +111,10 @@ pub use kvmanager::SeqId;
 pub use long_context::LongContext;
 pub use lora::Lora;
 pub use model::{Bundle, Model};
+#[cfg(feature = "demo")]
+pub use naive::{Naive, NaiveSource};
+pub use op_package::OpPackage;
+pub use opened::Opened;
 pub use options::{BackendChoice, Options, Perf, Pin, PolicyChoice, PrefixCacheOptions, SharedMemoryChoice};
 pub use pair::PairModel;
 pub use perplexity::Perplexity;
@@ -108,13 +122,14 @@ pub use session::{Generation, Prompt, Session, StopHandle, Token};
 pub use speculation::{FORECAST_PREFIX, SPECULATIONS, Speculation, SpeculationRow};
 pub use template::Template;
 pub use threads::{MAX_THREADS, Threads};
-pub use verify::Verification;
+pub use verify::{Reference, Verification};
 pub use weights::WeightFault;
 
-/// The programs of the READMEs compile as printed.
+/// The programs of the READMEs and of the tutorial compile as printed.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/library.md")]
 mod readmes {}
 
 const _: () = {

@@ -23,6 +23,7 @@ use crate::image;
 use crate::long_context::LongContext;
 use crate::options::{Options, PolicyChoice};
 use crate::second_model::{self, SecondModel};
+use crate::serving::{ServingParts, ServingSecond};
 use crate::session::Session;
 use crate::speculation::Speculation;
 use crate::threads::Threads;
@@ -85,6 +86,14 @@ impl Bundle {
         Manifest::read(self.config.base()).is_ok_and(|manifest| manifest.source.mixed_rotation)
     }
 
+    /// Its tokenizer, without loading anything else.
+    ///
+    /// # Errors
+    /// The file cannot be read or used.
+    pub fn tokenizer(&self) -> Result<Tokenizer, Error> {
+        Ok(Tokenizer::from_file(self.config.tokenizer())?)
+    }
+
     /// The chat template that the bundle carries from its checkpoint; `None` if it has none.
     ///
     /// # Errors
@@ -102,6 +111,7 @@ impl Bundle {
         config.kv_mode = options.kv_mode;
         config.embedding_callback = options.token_embedding.clone();
         config.dynamic_load |= options.dynamic_load;
+        config.lets_weights_go |= options.lets_weights_go;
         if options.policy == PolicyChoice::Genie {
             // What a window keeps depends on it.
             config.policy = Policy::Genie;
@@ -285,8 +295,27 @@ impl Model {
     }
 
     /// What serving needs of it.
-    pub(crate) fn into_parts(self) -> (Engine, WeightCheck, Bundle, ActiveBackend, Speculation) {
-        (self.engine, self.weights, self.bundle, self.active, self.speculation)
+    pub(crate) fn into_parts(mut self) -> ServingParts {
+        self.engine.keep_holes();
+        let as_genie = matches!(self.engine.policy(), Policy::Genie);
+        let stop = self.stop_flag();
+        let second = self.second.map(|mut second| {
+            second.engine.keep_holes();
+            ServingSecond { model: Box::new(second.engine), active: second.active }
+        });
+        ServingParts {
+            model: Box::new(self.engine),
+            second,
+            stop,
+            weights: self.weights,
+            bundle: self.bundle,
+            active: self.active,
+            speculation: self.speculation,
+            sampler_callback: self.sampler_callback,
+            prefix_cache: self.prefix_cache,
+            grammar: self.grammar,
+            as_genie,
+        }
     }
 
     /// Makes sure that the weights are those that were written: compares what was not compared since the files changed.

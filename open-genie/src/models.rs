@@ -19,6 +19,8 @@
 
 mod compiled;
 mod error;
+#[cfg(feature = "demo")]
+pub mod fox;
 mod source;
 mod variants;
 mod word;
@@ -27,4 +29,4 @@ pub use compiled::{CompiledModel, CompiledModels, ModelState};
 pub use error::{ModelsError, Result};
 pub use source::ModelSource;
 pub use variants::{context_lengths, memory_bytes};
-pub use word::{Listed, ModelWord, find, listed, models_folder};
+pub use word::{Listed, ModelWord, find, listed, models_folder, models_in};

@@ -9,7 +9,7 @@ use kvmanager::plan::{CostTable, Policy, Variants};
 use qnn_api::PerfPolicy;
 
 use crate::speculation::Speculation;
-use crate::{Error, LongContext};
+use crate::{Error, LongContext, OpPackage};
 
 /// Everything about opening a bundle that its config does not contain.
 ///
@@ -30,10 +30,14 @@ pub struct Options {
     pub(crate) policy: PolicyChoice,
     pub(crate) kv_mode: Option<ModeKind>,
     pub(crate) dynamic_load: bool,
+    pub(crate) lets_weights_go: bool,
     pub(crate) shared_memory: SharedMemoryChoice,
     pub(crate) prefix_cache: Option<PrefixCacheOptions>,
     pub(crate) graph_profile: Option<GraphProfile>,
     pub(crate) cache_folder: Option<PathBuf>,
+    pub(crate) op_packages: Vec<OpPackage>,
+    /// Those of a folder: each for backends of its target.
+    pub(crate) op_packages_of_folder: Vec<OpPackage>,
     pub(crate) long_context: LongContext,
     pub(crate) reserved_tokens: Option<usize>,
     pub(crate) context_size: Option<usize>,
@@ -49,10 +53,11 @@ impl PartialEq for Options {
             (o.backend.clone(), o.system_library.clone(), o.soc.clone(), o.perf, o.threads, o.pin.clone(), o.policy)
         };
         plain(self) == plain(other)
-            && (self.kv_mode, self.dynamic_load, self.shared_memory)
-                == (other.kv_mode, other.dynamic_load, other.shared_memory)
+            && (self.kv_mode, self.dynamic_load, self.lets_weights_go, self.shared_memory)
+                == (other.kv_mode, other.dynamic_load, other.lets_weights_go, other.shared_memory)
             && self.prefix_cache == other.prefix_cache
             && self.cache_folder == other.cache_folder
+            && (&self.op_packages, &self.op_packages_of_folder) == (&other.op_packages, &other.op_packages_of_folder)
             && (self.long_context, self.reserved_tokens, self.context_size)
                 == (other.long_context, other.reserved_tokens, other.context_size)
             && self.grammar == other.grammar
@@ -88,6 +93,22 @@ impl Options {
     pub fn soc(mut self, name: impl Into<String>) -> Self {
         self.soc = Some(name.into());
         self
+    }
+
+    /// A library of ops to register with the backend: its code runs in this process. May be called for several.
+    #[must_use]
+    pub fn op_package(mut self, package: OpPackage) -> Self {
+        self.op_packages.push(package);
+        self
+    }
+
+    /// The libraries of ops of a folder, each for backends of its target; see [`OpPackage::of_folder`].
+    ///
+    /// # Errors
+    /// Those of [`OpPackage::of_folder`].
+    pub fn op_package_folder(mut self, folder: impl AsRef<std::path::Path>) -> Result<Self, Error> {
+        self.op_packages_of_folder = OpPackage::of_folder(folder.as_ref())?;
+        Ok(self)
     }
 
     /// The clocks of an HTP backend.
@@ -167,6 +188,14 @@ impl Options {
     #[must_use]
     pub fn dynamic_load(mut self, on: bool) -> Self {
         self.dynamic_load = on;
+        self
+    }
+
+    /// On the embedded backend weights leave memory as soon as a step has read them, and are read from the file by the next: a
+    /// model that is larger than memory runs, slowly.
+    #[must_use]
+    pub fn lets_weights_go(mut self, on: bool) -> Self {
+        self.lets_weights_go = on;
         self
     }
 

@@ -12,7 +12,8 @@ use crate::backend::{self, ActiveBackend};
 use crate::config_keys::OnCores;
 use crate::long_context::LongContext;
 use crate::model::Bundle;
-use crate::options::Options;
+use crate::options::{Options, PolicyChoice, SharedMemoryChoice};
+use crate::serving::ServingParts;
 use crate::session::Session;
 use crate::speculation::Speculation;
 use crate::threads::Threads;
@@ -24,6 +25,9 @@ pub struct PairModel {
     // Dropped in this order: the power vote outlives the graphs.
     runner: PairRunner,
     weights: WeightCheck,
+    /// All files were read and compared since the model was opened.
+    in_full: bool,
+    threads: Threads,
     options: Options,
     opening: Duration,
     bundle: Bundle,
@@ -51,6 +55,9 @@ impl Bundle {
             ),
             (self.config().of_second_engine().is_some(), "a second engine"),
             (!matches!(options.speculation, Speculation::OfConfig), "drafts"),
+            (options.policy != PolicyChoice::Lenient, "a planner policy"),
+            (options.kv_mode.is_some(), "another way to keep the cache"),
+            (options.shared_memory == SharedMemoryChoice::On, "shared memory"),
         ];
         if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
             return Err(Error::NotWithFused { what });
@@ -65,24 +72,23 @@ impl Bundle {
         let on_cores = OnCores::of_mask(self.config().backend().cpu_mask);
         let opened = PairRunner::open(&config, &active.backend).map_err(|source| Error::Graphs { source })?;
         drop(on_cores);
-        let runner = opened.ok_or_else(|| Error::NoFusedGraphs { path: self.path().to_owned() })?;
+        let mut runner = opened.ok_or_else(|| Error::NoFusedGraphs { path: self.path().to_owned() })?;
+        runner.executor_mut().set_profile(options.graph_profile.clone());
         let context = self.config().context();
         if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= runner.vocab_size()) {
             return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: runner.vocab_size() });
         }
         let weights = WeightCheck::begin(self.config(), options.cache_folder.as_deref())?;
-        Ok(PairModel { runner, weights, options, opening: began.elapsed(), bundle: self, active })
-    }
-
-    /// Opens a session: with the plain graphs, or with the fused ones of a bundle that has no others.
-    ///
-    /// # Errors
-    /// Those of [`Bundle::open`] and [`Bundle::open_pair`].
-    pub fn open_session(self, options: &Options) -> Result<Session, Error> {
-        match self.clone().open(options) {
-            Err(error) if error.is_only_fused() => self.open_pair(options)?.into_session(),
-            model => model?.into_session(),
-        }
+        Ok(PairModel {
+            runner,
+            weights,
+            in_full: false,
+            threads,
+            options,
+            opening: began.elapsed(),
+            bundle: self,
+            active,
+        })
     }
 }
 
@@ -93,7 +99,7 @@ impl PairModel {
     /// As [`Model::into_session`](crate::Model::into_session).
     pub fn into_session(self) -> Result<Session, Error> {
         let began = Instant::now();
-        let Self { runner, weights, options, opening, bundle, active } = self;
+        let Self { runner, weights, options, opening, bundle, active, .. } = self;
         let mut dialog = Dialog::new(bundle.config(), Box::new(runner)).map_err(Error::Dialog)?;
         if let Some(kind) = options.speculation.kind(bundle.config(), None).map_err(Error::Dialog)? {
             dialog.set_kind(kind).map_err(Error::Dialog)?;
@@ -104,6 +110,25 @@ impl PairModel {
         }
         dialog.set_init_time(opening + began.elapsed());
         Ok(Session::new(dialog, weights, bundle, (active, None)))
+    }
+
+    /// What serving needs of it.
+    pub(crate) fn into_parts(self) -> Result<ServingParts, Error> {
+        let stop = self.stop_flag();
+        let sampler_callback = self.bundle.sampler_callback(&self.options)?;
+        Ok(ServingParts {
+            model: Box::new(self.runner),
+            second: None,
+            stop,
+            weights: self.weights,
+            bundle: self.bundle,
+            active: self.active,
+            speculation: self.options.speculation,
+            sampler_callback,
+            prefix_cache: None,
+            grammar: self.options.grammar,
+            as_genie: false,
+        })
     }
 
     /// The bundle it was opened from.
@@ -129,6 +154,23 @@ impl PairModel {
     /// The backend that executes the graphs.
     pub fn backend(&self) -> &Arc<Backend> {
         &self.active.backend
+    }
+
+    /// The threads of the embedded backend.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// As [`Model::check_weights_in_full`](crate::Model::check_weights_in_full).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_weights_in_full(&mut self) -> Result<(), Error> {
+        if !self.in_full {
+            WeightCheck::in_full(self.bundle.config())?;
+            self.in_full = true;
+        }
+        Ok(())
     }
 
     /// As [`Model::check_weights`](crate::Model::check_weights).

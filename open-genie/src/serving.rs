@@ -1,16 +1,24 @@
 //! Many requests on one model: the front door of crate `serving`.
 
-use dialog::DialogError;
-pub use dialog::{RequestBase, RequestSettings};
-use engine::{StopFlag, TokenModel};
+use std::path::Path;
+
+use dialog::sampler::SamplerRules;
+pub use dialog::sampler::{SettingsError, TokenPenalty};
+use dialog::{DialogError, Grammar, SamplerCallback};
+pub use dialog::{ReplyPiece, RequestBase, RequestSettings, sampler::Logprobs};
+pub use engine::{CellRun, GroupCells, RowBudget};
+use engine::{PrefixCache, SeqId, Snapshot, StopFlag, TokenModel};
 pub use serving::{
-    BatchingKeys, Counts, Event, Finished, Mixing, Parking, Policy, Request, RequestHandle, RequestId, Scheduler,
-    ServeError, ServeOptions, Server, StepTime, StepTimes, TickReport,
+    BatchingSettings, Counts, Event, Finished, Mixing, Parking, Policy, Request, RequestHandle, RequestId,
+    RequestTimes, RowsOfStep, Scheduler, ServeError, ServeOptions, Server, Slot, SlotState, StepTime, StepTimes,
+    TickEvent, TickReport, TickWatch, WatchEnded,
 };
 
 use crate::Error;
 use crate::backend::ActiveBackend;
 use crate::model::{Bundle, Model};
+use crate::options::Options;
+use crate::pair::PairModel;
 use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
 
@@ -22,14 +30,17 @@ pub struct Serving {
     stop: StopFlag,
     weights: WeightCheck,
     bundle: Bundle,
-    active: ActiveBackend,
+    active: Actives,
 }
+
+/// The backends of a model and of its draft model.
+type Actives = (ActiveBackend, Option<ActiveBackend>);
 
 /// A model that serves many requests on a thread of its own.
 #[derive(Debug)]
 pub struct RunningServer {
     server: Server,
-    _active: ActiveBackend,
+    _active: Actives,
 }
 
 impl Model {
@@ -59,28 +70,120 @@ impl Model {
         ))
     }
 
-    /// Serves many requests with this model. Its config's sampler, stop sequences and grammar are those of requests that say nothing
-    /// else; the config's dialog type is `basic` or `lookup`, or `--spec` says one of them.
+    /// Serves many requests with this model. Its config's sampler, stop sequences and grammar, and those of its options, are those of
+    /// requests that say nothing else; the config's dialog type is `basic`, `lookup` or `spd`, or `--spec` names one of their drafts. Without
+    /// serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin with the prefix cache of the
+    /// model's options, if there is one.
     ///
     /// # Errors
     /// [`Error::Serving`]; the tokenizer cannot be loaded; [`Error::Dialog`] for another kind of dialog.
-    pub fn into_serving(self, options: ServeOptions) -> Result<Serving, Error> {
-        let (engine, weights, bundle, active, speculation) = self.into_parts();
+    pub fn into_serving(self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
+        self.into_parts().serve(options.into())
+    }
+}
+
+impl PairModel {
+    /// As [`Model::into_serving`], with the fused graphs: a step has a piece of one prompt and a token of one reply.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn into_serving(self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
+        self.into_parts()?.serve(options.into())
+    }
+}
+
+impl Bundle {
+    /// How many requests are served, by the config's `batching` block where it says it.
+    pub fn serve_options(&self) -> ServeOptions {
+        self.config().batching().map_or_else(ServeOptions::default, |keys| ServeOptions::default().with_batching(keys))
+    }
+
+    /// Opens the bundle to serve many requests: with the plain graphs, or with the fused ones of a bundle that has no others.
+    ///
+    /// # Errors
+    /// Those of [`Bundle::open`], [`Bundle::open_pair`] and [`Model::into_serving`].
+    pub fn open_serving(self, options: &Options, serve: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
+        match self.clone().open(options) {
+            Err(error) if error.is_only_fused() => self.open_pair(options)?.into_serving(serve),
+            model => model?.into_serving(serve),
+        }
+    }
+}
+
+/// The other model of a served one.
+pub(crate) struct ServingSecond {
+    pub(crate) model: Box<dyn TokenModel>,
+    pub(crate) active: ActiveBackend,
+}
+
+/// What a served model is made of.
+pub(crate) struct ServingParts {
+    pub(crate) model: Box<dyn TokenModel>,
+    pub(crate) stop: StopFlag,
+    pub(crate) weights: WeightCheck,
+    pub(crate) bundle: Bundle,
+    pub(crate) active: ActiveBackend,
+    pub(crate) second: Option<ServingSecond>,
+    pub(crate) speculation: Speculation,
+    pub(crate) sampler_callback: Option<SamplerCallback>,
+    pub(crate) prefix_cache: Option<PrefixCache>,
+    pub(crate) grammar: Option<Grammar>,
+    /// libGenie's rules for samplers.
+    pub(crate) as_genie: bool,
+}
+
+impl ServingParts {
+    fn serve(self, options: Option<ServeOptions>) -> Result<Serving, Error> {
+        let Self { model, stop, weights, bundle, active, speculation, .. } = self;
         let mut base = RequestBase::from_config(bundle.config()).map_err(Error::Dialog)?;
+        let mut drafts_of_model = None;
         match (&speculation, bundle.config().kind()) {
             (Speculation::Lookup(settings), _) => base = base.with_lookup(Some(*settings)),
             (Speculation::Off, _) => base = base.with_lookup(None),
             (Speculation::OfConfig, "basic" | "lookup") => {}
-            (_, kind) => {
-                let (expected, found) =
-                    ("a dialog of type `basic` or `lookup`".into(), format!("`{kind}` or its speculation"));
-                return Err(Error::Dialog(DialogError::Kind { kind: "serving", expected, found }));
+            (Speculation::OfConfig, "spd") if bundle.config().draft_token_map().is_none() => {
+                drafts_of_model = Some(bundle.config().kind_blocks().draft_len.unwrap_or(0));
             }
+            (Speculation::Draft { len, .. }, _) => drafts_of_model = Some(*len),
+            (speculation, kind) => return Err(refused(speculation, kind)),
         }
-        let stop = TokenModel::stop_flag(&engine).unwrap_or_default();
-        let scheduler = Scheduler::new(Box::new(engine), base, options)?;
-        Ok(Serving { scheduler, stop, weights, bundle, active })
+        let mut defaults = base.defaults().clone();
+        if self.as_genie {
+            defaults.sampler = defaults.sampler.with_rules(SamplerRules::Genie);
+        }
+        defaults.grammar = self.grammar.or(defaults.grammar);
+        base = base.with_defaults(defaults).with_sampler_callback(self.sampler_callback);
+        let options = options.unwrap_or_else(|| bundle.serve_options());
+        let mut scheduler = Scheduler::new(model, base, options)?;
+        if let Some(cache) = self.prefix_cache {
+            let (store, min_tokens) = cache.into_parts();
+            scheduler.set_prefix_store(store, min_tokens);
+        }
+        let mut second_active = None;
+        if let (Some(second), Some(len)) = (self.second, drafts_of_model) {
+            scheduler.set_draft_model(second.model, len)?;
+            second_active = Some(second.active);
+        }
+        Ok(Serving { scheduler, stop, weights, bundle, active: (active, second_active) })
     }
+}
+
+/// Drafts of this kind cannot be rows of one sequence beside others'.
+fn refused(speculation: &Speculation, kind: &str) -> Error {
+    let of_trees = "steps hold a tree of tokens, and rows of other requests cannot be beside it";
+    let found = match speculation {
+        Speculation::Lade(_) => format!("`lade`, whose {of_trees}"),
+        Speculation::Ssd { .. } => format!("`ssd`, whose {of_trees}"),
+        Speculation::Eaglet { .. } => format!("`eaglet`, whose {of_trees}"),
+        Speculation::Script(_) => "drafts of a script".to_owned(),
+        _ => match kind {
+            "lade" | "ssd-q1" | "eaglet" => format!("`{kind}`, whose {of_trees}"),
+            "spd" => "`spd` with a draft model of another vocabulary (`draft-token-map`)".to_owned(),
+            _ => format!("`{kind}`"),
+        },
+    };
+    let expected = "a dialog of type `basic`, `lookup` or `spd`, or one of their drafts".into();
+    Error::Dialog(DialogError::Kind { kind: "serving", expected, found })
 }
 
 impl Serving {
@@ -126,6 +229,33 @@ impl RunningServer {
     /// As [`submit_text`](Self::submit_text).
     pub fn submit(&self, request: Request) -> Result<RequestHandle, Error> {
         Ok(self.server.submit(request)?)
+    }
+
+    /// Writes the rows of a slot with their tokens into a file; returns how many tokens.
+    ///
+    /// # Errors
+    /// [`Error::Serving`] for a slot without tokens; the file cannot be written.
+    pub fn save_slot(&self, slot: SeqId, path: impl AsRef<Path>) -> Result<usize, Error> {
+        let snapshot = self.server.between_steps(move |scheduler| scheduler.save_slot(slot))??;
+        snapshot.write(path.as_ref()).map_err(Error::Store)?;
+        Ok(snapshot.tokens().len())
+    }
+
+    /// Puts the rows of a file into an idle slot, for prompts that begin with their tokens.
+    ///
+    /// # Errors
+    /// The file is no snapshot, or another model's; [`Error::Serving`] for a slot of a request that runs.
+    pub fn restore_slot(&self, slot: SeqId, path: impl AsRef<Path>) -> Result<Slot, Error> {
+        let snapshot = Snapshot::read(path.as_ref()).map_err(Error::Store)?;
+        Ok(self.server.between_steps(move |scheduler| scheduler.restore_slot(slot, &snapshot))??)
+    }
+
+    /// Forgets the rows of an idle slot; returns how many tokens it had.
+    ///
+    /// # Errors
+    /// [`Error::Serving`] for a slot of a request that runs.
+    pub fn erase_slot(&self, slot: SeqId) -> Result<usize, Error> {
+        Ok(self.server.between_steps(move |scheduler| scheduler.erase_slot(slot))??)
     }
 
     /// What requests have that say nothing else.

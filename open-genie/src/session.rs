@@ -229,6 +229,16 @@ impl Session {
         self.dialog.sampler().settings()
     }
 
+    /// How a token is written; `None` outside of the vocabulary.
+    pub fn token_text(&self, id: TokenId) -> Option<String> {
+        self.dialog.tokenizer().id_to_token(id)
+    }
+
+    /// The seed in use, also where it was drawn and not given: a run can be repeated with it.
+    pub fn seed(&self) -> u32 {
+        self.dialog.sampler().seed()
+    }
+
     /// Draws tokens another way from now on; penalties and random sequence start over. The rules stay those of the policy: under
     /// `genie` a sampler that takes the most likely token stays as it is, as in libGenie.
     pub fn set_sampler(&mut self, settings: SamplerSettings) {

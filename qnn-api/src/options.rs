@@ -2,8 +2,10 @@
 
 use core::ffi::c_char;
 use std::ffi::CString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use qnn_sys::host::{HOST_BACKEND_ID, HOST_CONTEXT_OPTION_MAPPED, HOST_CONTEXT_OPTION_SCRATCH, HostScratchConfig};
 use qnn_sys::*;
 
 use crate::context_handle::ContextInner;
@@ -48,6 +50,10 @@ pub struct ContextOptions {
     pub htp_memory_limit_mb: Option<u64>,
     /// HTP: graphs to keep longest when graphs are swapped, first the one that goes last.
     pub htp_retention_order: Vec<String>,
+    /// Embedded backend: a folder where weights are kept in a file while graphs are composed, in place of memory.
+    pub host_scratch: Option<PathBuf>,
+    /// Embedded backend: weights of a mapped binary leave memory as soon as a step has read them. Slow, and small.
+    pub host_lets_weights_go: bool,
 }
 
 /// A spill buffer for several contexts whose graphs do not run at the same time.
@@ -174,6 +180,59 @@ impl ContextOptions {
             });
         }
         Configs { list: ConfigList::new(items), _custom: custom, _names: (names, pointers) }
+    }
+
+    /// The config of a folder for weights, for the embedded backend.
+    pub(crate) fn scratch(&self, backend_id: u32) -> Option<Scratch> {
+        let folder = self.host_scratch.as_deref().filter(|_| backend_id == HOST_BACKEND_ID)?;
+        Scratch::of(folder)
+    }
+}
+
+/// What says that a binary is a mapped file.
+static MAPPED: u32 = HOST_CONTEXT_OPTION_MAPPED;
+
+/// A folder's config, and the memory that it points at.
+pub(crate) struct Scratch {
+    _folder: CString,
+    custom: Box<HostScratchConfig>,
+}
+
+impl Scratch {
+    /// None for a path that C cannot name: weights are then kept in memory.
+    fn of(folder: &Path) -> Option<Self> {
+        let folder = CString::new(folder.to_str()?).ok()?;
+        let custom = Box::new(HostScratchConfig { option: HOST_CONTEXT_OPTION_SCRATCH, folder: folder.as_ptr() });
+        Some(Self { _folder: folder, custom })
+    }
+
+    /// Its entry of a list, which must not outlive it.
+    fn entry(&mut self) -> QnnContext_Config_t {
+        QnnContext_Config_t {
+            option: QNN_CONTEXT_CONFIG_OPTION_CUSTOM,
+            anon0: QnnContext_Config_t_anon0 { customConfig: (&raw mut *self.custom).cast() },
+        }
+    }
+}
+
+impl Configs<QnnContext_Config_t, QnnHtpContext_CustomConfig_t> {
+    /// Adds that pages of a mapped binary may leave memory, for the embedded backend if it is asked for.
+    pub(crate) fn with_mapped(mut self, options: &ContextOptions, backend_id: u32) -> Self {
+        if options.host_lets_weights_go && backend_id == HOST_BACKEND_ID {
+            self.list.push(QnnContext_Config_t {
+                option: QNN_CONTEXT_CONFIG_OPTION_CUSTOM,
+                anon0: QnnContext_Config_t_anon0 { customConfig: (&raw const MAPPED).cast_mut().cast() },
+            });
+        }
+        self
+    }
+
+    /// Adds a folder for weights, which must live as long as this.
+    pub(crate) fn with_scratch(mut self, scratch: Option<&mut Scratch>) -> Self {
+        if let Some(scratch) = scratch {
+            self.list.push(scratch.entry());
+        }
+        self
     }
 }
 

@@ -11,6 +11,13 @@ use crate::table::CallContext;
 
 /// The serialised context in memory.
 pub(crate) fn to_bytes(context: &ContextInner) -> Result<Vec<u8>> {
+    if context.maps_binaries {
+        return Err(Error::Invalid {
+            what: "a context with a folder for its weights".into(),
+            expected: "a file to be written beside its place".into(),
+            found: "bytes in memory, or a file that is written in place".into(),
+        });
+    }
     let bound = size_bound(context)?;
     let mut bytes = vec![0; usize::try_from(bound).map_err(|_| too_big(bound))?];
     let written = write(context, &mut bytes)?;

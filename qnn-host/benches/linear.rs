@@ -16,7 +16,7 @@ fn benches(c: &mut Criterion) {
     let isa = Isa::detect();
     let mut scratch = Vec::new();
     let mut group = c.benchmark_group("linear");
-    for m in [1, 4, 32, 128, 512] {
+    for m in [1, 2, 4, 8, 16, 32, 128, 512] {
         for (n, k) in SHAPES {
             let x: Vec<f32> = (0..m * k).map(|i| (i % 17) as f32 / 8.0 - 1.0).collect();
             let mut out = vec![0.0; m * n];
@@ -34,7 +34,7 @@ fn benches(c: &mut Criterion) {
                 let bytes: Vec<u8> = (0..n * k * ty.size_bytes()).map(|i| (i % 48) as u8).collect();
                 run(&format!("{ty:?}").to_lowercase(), Mat::new(Floats::new(&bytes, ty), n, k), bytes.len());
             }
-            for (name, packing) in ["q4_0", "q8_0", "w4", "w8"].into_iter().zip(Packing::ALL) {
+            for (name, packing) in ["q4_0", "q8_0", "w4", "w8", "q6_k"].into_iter().zip(Packing::ALL) {
                 let len = packing.size_bytes(n, k).expect("a real shape");
                 let bytes: Vec<u8> = (0..len).map(|i| (i % 48) as u8).collect();
                 run(name, Packed::new(&bytes, packing, n, k).into(), len);

@@ -1,11 +1,12 @@
-//! Read-only bytes that are cheap to share: owned and aligned, a range of a mapped file, or the client's own memory.
+//! Read-only bytes that are cheap to share: owned and aligned, a range of a mapped file, the client's own memory, or made
+//! when they are first read.
 //!
 //! Invariant: owned bytes start at a multiple of [`ALIGN`]; a mapped range keeps its file mapped; client memory is kept
 //! by the promise given to [`Bytes::from_client`].
 
 use std::fmt;
 use std::ops::{Deref, Range};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use memmap2::Mmap;
 
@@ -21,6 +22,24 @@ enum Source {
     Owned(Arc<[Line]>),
     Mapped(Arc<Mmap>),
     Client(Client),
+    Later(Arc<Later>),
+}
+
+/// Bytes that no caller has read yet, or that were made since.
+struct Later {
+    made: OnceLock<Bytes>,
+    len: usize,
+    make: Box<dyn Fn() -> Bytes + Send + Sync>,
+}
+
+impl Later {
+    fn bytes(&self) -> &Bytes {
+        self.made.get_or_init(|| {
+            let made = (self.make)();
+            assert_eq!(made.len(), self.len, "bytes that are made later have the length they were announced with");
+            made
+        })
+    }
 }
 
 /// Memory of the client. Invariant: readable and unchanging while any clone lives (contract of `from_client`).
@@ -78,6 +97,59 @@ impl Bytes {
         Self { source: Source::Client(Client { start, len }), range: 0..len }
     }
 
+    /// `len` bytes that `make` makes when they are first read; their length and [`Bytes::id`] are known before.
+    pub fn later(len: usize, make: impl Fn() -> Self + Send + Sync + 'static) -> Self {
+        Self {
+            source: Source::Later(Arc::new(Later { made: OnceLock::new(), len, make: Box::new(make) })),
+            range: 0..len,
+        }
+    }
+
+    /// Whether they can be read without being made first.
+    pub fn is_made(&self) -> bool {
+        match &self.source {
+            Source::Later(later) => later.made.get().is_some(),
+            _ => true,
+        }
+    }
+
+    /// Takes the pages of a mapped file out of memory; they are read again where they are used again.
+    pub fn forget_pages(&self) {
+        if matches!(self.source, Source::Mapped(_)) {
+            // SAFETY: a shared, read-only mapping of a file, as `Mmap`s are that were not made to copy on write.
+            unsafe { crate::pages::forget(self) };
+        }
+    }
+
+    /// Takes the pages of client memory out of memory; other bytes stay.
+    ///
+    /// # Safety
+    /// Client memory must be a shared, read-only mapping of a file.
+    pub(crate) unsafe fn forget_client_pages(&self) {
+        if matches!(self.source, Source::Client(_)) {
+            // SAFETY: the caller's promise.
+            unsafe { crate::pages::forget(self) };
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Names where the bytes lie, for as long as any clone lives: clones have the same, and other bytes that begin elsewhere another.
+    pub fn id(&self) -> (usize, usize) {
+        match &self.source {
+            Source::Later(later) => (Arc::as_ptr(later).addr(), self.range.start),
+            _ => (0, self.as_ptr().addr()),
+        }
+    }
+
     /// A part of these bytes; `None` when it does not lie inside.
     pub fn slice(&self, part: Range<usize>) -> Option<Self> {
         let range = self.range.start.checked_add(part.start)?..self.range.start.checked_add(part.end)?;
@@ -90,6 +162,7 @@ impl Deref for Bytes {
 
     fn deref(&self) -> &[u8] {
         let all: &[u8] = match &self.source {
+            Source::Later(later) => later.bytes(),
             Source::Mapped(map) => map,
             Source::Client(client) if client.len == 0 => &[],
             Source::Client(client) => {
@@ -110,5 +183,30 @@ impl Deref for Bytes {
 impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Bytes({})", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn later_bytes_are_made_once_and_only_when_read() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let bytes = Bytes::later(3, move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Bytes::copy_from(&[1, 2, 3])
+        });
+        let part = bytes.slice(1..3).expect("inside");
+        assert_eq!((bytes.len(), part.len(), bytes.is_empty()), (3, 2, false));
+        assert_eq!(bytes.id(), bytes.clone().id());
+        assert_ne!(bytes.id(), part.id());
+        assert!(!bytes.is_made() && made.load(Ordering::Relaxed) == 0);
+        assert_eq!(part[..], [2, 3]);
+        assert_eq!(bytes[..], [1, 2, 3]);
+        assert!(part.is_made() && made.load(Ordering::Relaxed) == 1);
     }
 }

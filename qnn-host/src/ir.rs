@@ -181,7 +181,7 @@ impl BlockScales {
 
 impl PartialEq for BlockScales {
     fn eq(&self, other: &Self) -> bool {
-        let same_place = self.0.as_ptr() == other.0.as_ptr() && self.0.len() == other.0.len();
+        let same_place = self.0.id() == other.0.id() && self.0.len() == other.0.len();
         same_place || self.0[..] == other.0[..]
     }
 }

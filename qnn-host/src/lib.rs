@@ -56,6 +56,7 @@
 //! | `capi` | the slots of the tables; pointers become slices there and nowhere deeper |
 //! | [`error`] | every failure and its QNN number |
 //! | `registry` | handles: looked up, never dereferenced |
+//! | `pages` | mapped pages that are not needed for now |
 //! | [`ir`], [`bytes`] | a graph as the client described it, and its shared bytes |
 //! | [`validate`], [`ops`] | checks of tensors, nodes and whole graphs; each op: its rules, lowering and step |
 //! | [`container`] | context binaries |
@@ -83,6 +84,7 @@ pub mod ir;
 pub mod kernels;
 pub mod ops;
 pub mod package;
+mod pages;
 pub mod passes;
 pub mod pool;
 pub mod prepare;

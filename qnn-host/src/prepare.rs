@@ -16,13 +16,15 @@ pub struct PrepareOptions {
     pub fuse: bool,
     /// Constants made from constants (weights transposed or decoded); the same for all graphs of a context.
     pub shared: Arc<SharedConstants>,
+    /// Constants are in a shared, read-only mapping of a file, and their pages leave memory when a step has read them.
+    pub(crate) lets_weights_go: bool,
     /// Ops of others that nodes may name.
     pub packages: Packages,
 }
 
 impl Default for PrepareOptions {
     fn default() -> Self {
-        Self { fuse: true, shared: Arc::default(), packages: Packages::default() }
+        Self { fuse: true, shared: Arc::default(), lets_weights_go: false, packages: Packages::default() }
     }
 }
 
@@ -32,6 +34,7 @@ impl Executable {
     /// # Errors
     /// Nodes that contradict their operands, operations that the host lacks.
     pub fn prepare(graph: &SourceGraph, options: &PrepareOptions) -> Result<Self, ExecError> {
-        Self::from_net(passes::compile(graph, options.fuse, &options.shared, &options.packages)?, options.fuse)
+        let net = passes::compile(graph, options.fuse, &options.shared, &options.packages)?;
+        Ok(Self::from_net(net, options.fuse)?.letting_weights_go(options.lets_weights_go))
     }
 }

@@ -103,7 +103,7 @@ fn read(image: &Image, graph: &SourceGraph, node: &Node) -> Option<Read> {
 fn size_bytes(image: &Image, data: &Bytes, quant: &Quant) -> usize {
     let same = |form: &&crate::container::Packed| {
         let of = &image.graphs[form.of.0].tensor(form.of.1).role;
-        matches!(of, Role::Static(d) if d.as_ptr() == data.as_ptr() && d.len() == data.len())
+        matches!(of, Role::Static(d) if d.id() == data.id() && d.len() == data.len())
             && Packing::from_tag(form.tag).is_some()
     };
     if let Some(form) = image.packed.iter().find(same) {

@@ -23,6 +23,7 @@
 //! | [`stub`] | tables whose every slot returns [`NOT_SUPPORTED`](stub::NOT_SUPPORTED) |
 //! | [`error`] | from a number to its name, its component and what it usually means |
 //! | [`cpu_op_package`] | what an op package for the CPU is given and gives back |
+//! | [`host`] | what only the embedded backend knows: its number, a folder for weights |
 //! | [`htp`] | the HTP device config, whose layout changed under the headers |
 //!
 //! # What it never does
@@ -45,6 +46,7 @@
 pub mod generated;
 pub mod cpu_op_package;
 pub mod error;
+pub mod host;
 pub mod htp;
 mod not_supported;
 pub mod provider;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use dialog::RequestReply;
 use engine::{SeqId, Snapshot};
 use genie_types::TokenId;
 use kvmanager::plan::serve::{Phase, ServeRequest};
 
-use crate::RequestId;
+use crate::{RequestId, RequestTimes};
 
 /// *Invariant*: with a sequence, the first `n_done` tokens of the history are its rows.
 #[derive(Debug)]
@@ -23,8 +24,12 @@ pub(crate) struct Active {
     /// In which order it started.
     pub(crate) started: u64,
     pub(crate) last_us: u64,
+    /// Rows that were there when it began.
     pub(crate) n_shared: usize,
     pub(crate) n_parked: usize,
+    taken_at: Instant,
+    pub(crate) started_at: Option<Instant>,
+    pub(crate) first_token_at: Option<Instant>,
     /// Its rows while it is parked.
     pub(crate) snapshot: Option<Box<Snapshot>>,
     /// Drafted tokens for its next step.
@@ -47,6 +52,9 @@ impl Active {
             last_us: arrived_us,
             n_shared: 0,
             n_parked: 0,
+            taken_at: Instant::now(),
+            started_at: None,
+            first_token_at: None,
             snapshot: None,
             draft: Vec::new(),
             cancel: Arc::default(),
@@ -65,6 +73,19 @@ impl Active {
     /// Tokens of the history that the model has not processed.
     pub(crate) fn n_todo(&self) -> usize {
         self.reply.history().len().saturating_sub(self.n_done)
+    }
+
+    /// Tokens of the reply so far.
+    pub(crate) fn n_generated(&self) -> usize {
+        self.reply.history().len() - self.reply.n_prompt()
+    }
+
+    /// Where its time went, if it ends now.
+    pub(crate) fn times(&self) -> RequestTimes {
+        let now = Instant::now();
+        let started = self.started_at.unwrap_or(now);
+        let first = self.first_token_at.unwrap_or(now);
+        RequestTimes { waited: started - self.taken_at, prefill: first - started, decode: now - first }
     }
 
     /// Brings the phase to what is to be done: more than the last token is a prompt.

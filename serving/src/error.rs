@@ -63,6 +63,16 @@ pub enum ServeError {
         /// How many.
         n_requests: usize,
     },
+    /// A slot is not as it must be.
+    #[error("slot {slot}: expected {expected}, found {found}")]
+    Slot {
+        /// Its number.
+        slot: u8,
+        /// What it must be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
     /// The server was shut down before the request was over.
     #[error("the server was shut down")]
     ShutDown,

@@ -24,6 +24,8 @@
 //! | [`Server`], [`RequestHandle`] | the same on a thread, with channels |
 //! | [`ServeOptions`], [`Policy`] | what it may do |
 //! | [`Request`], [`Event`], [`Finished`] | what goes in and comes out |
+//! | [`Slot`] | a sequence of the cache, to be looked at, saved, restored, erased |
+//! | [`TickWatch`], [`TickEvent`] | what each step did, while someone listens |
 //! | [`ServeError`] | why a request is refused or ends |
 //!
 //! # What it must never know
@@ -33,17 +35,23 @@
 #![forbid(unsafe_code)]
 
 mod active;
+mod draft_model;
 pub mod error;
 pub mod options;
 mod prefix;
 pub mod request;
 pub mod scheduler;
 pub mod server;
+pub mod slot;
 mod step;
+pub mod watch;
 
+pub use dialog::config::BatchingSettings;
 pub use error::ServeError;
 pub use kvmanager::plan::serve::{Mixing, ServeRules, StepTime, StepTimes};
-pub use options::{BatchingKeys, Parking, Policy, ServeOptions};
-pub use request::{Event, Finished, Request, RequestId};
+pub use options::{Parking, Policy, ServeOptions};
+pub use request::{Event, Finished, Request, RequestId, RequestTimes};
 pub use scheduler::{Counts, Scheduler, TickReport};
 pub use server::{RequestHandle, Server};
+pub use slot::{Slot, SlotState};
+pub use watch::{RowsOfStep, TickEvent, TickWatch, WatchEnded};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dialog::config::BatchingSettings;
 use engine::SeqId;
 use kvmanager::plan::serve::{Mixing, ServeRules, StepTimes};
 
@@ -83,21 +84,6 @@ pub enum Parking {
     Snapshot,
 }
 
-/// Genie's `batching` block, as it stands in a config.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BatchingKeys {
-    /// `max-slots`: requests that have rows at once.
-    pub max_slots: Option<usize>,
-    /// `prefill-chunk-size`: rows of prompts in one step.
-    pub prefill_chunk_size: Option<usize>,
-    /// `mixed-prefill-decode`: prompts and replies in one step.
-    pub mixed_prefill_decode: Option<bool>,
-    /// `coalesce-window-us`: how long the first request waits for others.
-    pub coalesce_window_us: Option<u64>,
-    /// `prefill-only`: prompts are processed, and no replies made.
-    pub prefill_only: Option<bool>,
-}
-
 /// A scheduler's options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServeOptions {
@@ -152,7 +138,7 @@ impl Default for ServeOptions {
 impl ServeOptions {
     /// The same with what a config's `batching` block says.
     #[must_use]
-    pub fn with_batching(mut self, keys: &BatchingKeys) -> Self {
+    pub fn with_batching(mut self, keys: &BatchingSettings) -> Self {
         self.max_slots = keys.max_slots.unwrap_or(self.max_slots);
         self.prefill_chunk = keys.prefill_chunk_size.or(self.prefill_chunk);
         if keys.mixed_prefill_decode == Some(false) && self.policy == Policy::Batched {
@@ -161,6 +147,13 @@ impl ServeOptions {
         self.coalesce = keys.coalesce_window_us.map_or(self.coalesce, Duration::from_micros);
         self.prefill_only = keys.prefill_only.unwrap_or(self.prefill_only);
         self
+    }
+
+    /// The measured times of the widths there are; assumed ones where none is known.
+    pub(crate) fn times(&self, widths: &[usize]) -> Result<StepTimes, ServeError> {
+        let known = self.step_times.as_ref().map(|times| times.all().iter().copied());
+        let known = known.and_then(|times| StepTimes::new(times.filter(|time| widths.contains(&time.width))));
+        known.or_else(|| StepTimes::assumed(widths.iter().copied())).ok_or(ServeError::NoWidths)
     }
 
     /// The planner's rules; `together`: the model runs several sequences in one step.
@@ -199,7 +192,7 @@ mod tests {
 
     #[test]
     fn genies_keys_are_options() {
-        let keys = BatchingKeys {
+        let keys = BatchingSettings {
             max_slots: Some(3),
             prefill_chunk_size: Some(32),
             mixed_prefill_decode: Some(false),
@@ -210,7 +203,7 @@ mod tests {
         let rules = options.rules(true).expect("they are good");
         assert_eq!((rules.most_running, rules.prefill_chunk, rules.coalesce_us), (3, 32, 500));
         assert_eq!((rules.mixing, options.prefill_only), (Mixing::Alternating, true));
-        assert_eq!(ServeOptions::default().with_batching(&BatchingKeys::default()), ServeOptions::default());
+        assert_eq!(ServeOptions::default().with_batching(&BatchingSettings::default()), ServeOptions::default());
         assert_eq!(options.rules(false).expect("they are good").most_running, 1);
     }
 

@@ -1,6 +1,8 @@
 //! What goes in and what comes out.
 
-use dialog::{Reply, RequestSettings};
+use std::time::Duration;
+
+use dialog::{Reply, ReplyPiece, RequestSettings};
 use genie_types::TokenId;
 
 use crate::ServeError;
@@ -35,10 +37,8 @@ pub enum Event {
     Piece {
         /// The request.
         id: RequestId,
-        /// Its tokens.
-        tokens: Vec<TokenId>,
-        /// Their text, as far as it is certain.
-        text: String,
+        /// Tokens, their text, and how likely each was.
+        piece: ReplyPiece,
     },
     /// Its rows were given to others; it goes on later.
     Parked {
@@ -78,8 +78,23 @@ pub struct Finished {
     pub id: RequestId,
     /// Its reply.
     pub reply: Reply,
-    /// Tokens of the prompt whose rows were there.
+    /// Tokens of the prompt.
+    pub n_prompt: usize,
+    /// Tokens of the prompt whose rows were there when it began.
     pub n_shared: usize,
     /// How often it was parked.
     pub n_parked: usize,
+    /// Where its time went.
+    pub times: RequestTimes,
+}
+
+/// Where a request's time went; time in which it was parked is part of what it was parked in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTimes {
+    /// Until it had a sequence.
+    pub waited: Duration,
+    /// From there to its first token; to its end if it had none.
+    pub prefill: Duration,
+    /// From its first token to its end.
+    pub decode: Duration,
 }

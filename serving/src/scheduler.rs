@@ -1,19 +1,25 @@
 //! Requests in, ticks, events out. Single-threaded; the caller owns the clock.
 
+mod drafts;
 mod run;
+mod sequences;
+mod slots;
+mod watching;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dialog::{RequestBase, StopReason};
+use dialog::{RequestBase, RequestReply, StopReason};
 use engine::{EngineError, RowBudget, SeqId, SequenceModel, TokenModel};
 use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, TickRows, plan_tick};
 use session_store::PrefixStore;
 
 use crate::active::Active;
-use crate::prefix::{self, StoredPrefixes};
-use crate::{Event, Finished, Parking, Request, RequestId, ServeError, ServeOptions};
+use crate::draft_model::DraftModel;
+use crate::prefix::StoredPrefixes;
+use crate::watch::Watchers;
+use crate::{Event, Finished, Request, RequestId, ServeError, ServeOptions};
 
 /// What a tick did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,17 +51,21 @@ pub struct Counts {
 
 /// Many requests on one model.
 pub struct Scheduler {
-    model: Box<dyn TokenModel>,
+    pub(crate) model: Box<dyn TokenModel>,
     base: RequestBase,
     options: ServeOptions,
     rules: ServeRules,
-    times: StepTimes,
+    pub(crate) times: StepTimes,
     /// Several sequences can be in one step.
     together: bool,
-    active: Vec<Active>,
+    /// Sequences that the model has.
+    most_sequences: usize,
+    pub(crate) watchers: Watchers,
+    pub(crate) active: Vec<Active>,
     /// Sequences of requests that are over, the one used longest ago first.
     idle: VecDeque<SeqId>,
     stored: Option<StoredPrefixes>,
+    draft_model: Option<DraftModel>,
     events: Vec<Event>,
     next_id: u64,
     n_started: u64,
@@ -83,9 +93,9 @@ impl Scheduler {
     pub fn new(mut model: Box<dyn TokenModel>, base: RequestBase, options: ServeOptions) -> Result<Self, ServeError> {
         model.reset()?;
         let sequences = model.sequences().ok_or(ServeError::NoSequences)?;
-        let together = sequences.runs_together();
-        let times = step_times(&options, &sequences.widths())?;
-        let rules = options.rules(together)?;
+        let (together, most_sequences) = (sequences.runs_together(), sequences.most_sequences());
+        let times = options.times(&sequences.widths())?;
+        let rules = fitted(options.rules(together)?, sequences);
         Ok(Self {
             model,
             base,
@@ -93,9 +103,12 @@ impl Scheduler {
             rules,
             times,
             together,
+            most_sequences,
+            watchers: Watchers::default(),
             active: Vec::new(),
             idle: VecDeque::new(),
             stored: None,
+            draft_model: None,
             events: Vec::new(),
             next_id: 1,
             n_started: 0,
@@ -124,14 +137,20 @@ impl Scheduler {
         if !self.active.is_empty() {
             return Err(ServeError::Busy { n_requests: self.active.len() });
         }
-        self.rules = options.rules(self.together)?;
-        self.times = step_times(&options, &sequences(&mut *self.model)?.widths())?;
+        let model = sequences(&mut *self.model)?;
+        self.rules = fitted(options.rules(self.together)?, model);
+        self.times = options.times(&model.widths())?;
         self.options = options;
         self.model.reset()?;
         self.idle.clear();
         self.events.clear();
         (self.n_steps, self.n_parked, self.turn, self.had_prefill) = (0, 0, 0, false);
         Ok(())
+    }
+
+    /// What it may do.
+    pub fn options(&self) -> &ServeOptions {
+        &self.options
     }
 
     /// Makes requests of something else from now on.
@@ -197,13 +216,26 @@ impl Scheduler {
     /// # Errors
     /// [`ServeError::QueueFull`], [`ServeError::PromptTooLong`]; settings that a request cannot have.
     pub fn submit(&mut self, request: Request, now_us: u64) -> Result<RequestId, ServeError> {
-        let rows = self.rows();
-        let (found, limit) = (request.prompt.len(), self.limit().min(rows.total));
+        let (found, limit) = (request.prompt.len(), self.limit().min(self.rows().total));
         if found > limit {
             return Err(ServeError::PromptTooLong { found, limit });
         }
         let n_vocab = self.model.vocab_size();
         let reply = self.base.request(request.prompt, request.settings, n_vocab)?;
+        self.submit_reply(reply, request.priority, now_us)
+    }
+
+    /// As [`submit`](Self::submit), where the request's reply was made before, by [`RequestBase::request`]: compiling a grammar
+    /// takes time that the thread of the model need not spend.
+    ///
+    /// # Errors
+    /// [`ServeError::QueueFull`], [`ServeError::PromptTooLong`].
+    pub fn submit_reply(&mut self, reply: RequestReply, priority: i32, now_us: u64) -> Result<RequestId, ServeError> {
+        let rows = self.rows();
+        let (found, limit) = (reply.n_prompt(), self.limit().min(rows.total));
+        if found > limit {
+            return Err(ServeError::PromptTooLong { found, limit });
+        }
         let waiting = self.active.iter().filter(|request| !request.runs()).count();
         if waiting >= self.options.max_waiting {
             let needed_rows = (found + reply.n_wanted().min(self.options.reserve)).min(rows.total);
@@ -219,9 +251,13 @@ impl Scheduler {
                 missing_rows,
             });
         }
+        let mut reply = reply;
+        if self.draft_model.is_some() {
+            reply.take_drafts();
+        }
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        self.active.push(Active::new(id, reply, request.priority, now_us));
+        self.active.push(Active::new(id, reply, priority, now_us));
         Ok(id)
     }
 
@@ -260,7 +296,9 @@ impl Scheduler {
             if tick.rows.is_empty() {
                 return Ok(TickReport { wait_until_us: tick.wait_until_us, ..TickReport::default() });
             }
+            let step = self.begin_watch(&tick);
             let rows = self.run(&tick.rows, now_us)?;
+            self.end_watch(step, now_us);
             return Ok(TickReport { rows, width: tick.width, wait_until_us: None });
         }
     }
@@ -274,7 +312,7 @@ impl Scheduler {
         let views: Vec<_> =
             self.active.iter().zip(own).map(|(request, own)| request.view(own, reserve, rows.total)).collect();
         let running = self.active.iter().filter(|request| request.runs()).count();
-        let most = if self.together { SeqId::COUNT } else { 1 };
+        let most = if self.together { self.most_sequences } else { 1 };
         let state = ServeState {
             now_us,
             requests: &views,
@@ -322,149 +360,6 @@ impl Scheduler {
         }
     }
 
-    fn make_drafts(&mut self) {
-        let (limit, widest) = (self.limit(), self.times.widest());
-        for request in self.active.iter_mut().filter(|request| request.phase == Phase::Decode) {
-            if request.draft.is_empty() {
-                let most = limit.saturating_sub(request.n_done + 1).min(widest - 1);
-                request.draft = request.reply.draft(most);
-            }
-        }
-    }
-
-    /// Gives a request a sequence, with the rows that are there already.
-    fn start(&mut self, id: u64, now_us: u64) {
-        let Some(at) = self.active.iter().position(|request| request.id.0 == id) else { return };
-        let Some(seq) = self.free_sequence() else { return };
-        let mut n_done = 0;
-        if let Some(snapshot) = self.active[at].snapshot.take() {
-            n_done = self.restore(seq, &snapshot);
-        }
-        if n_done == 0 {
-            n_done = self.share(seq, at);
-            self.active[at].n_shared = n_done;
-            self.active[at].reply.restored(n_done);
-        }
-        let first = self.active[at].started == 0;
-        if first {
-            self.n_started += 1;
-            self.active[at].started = self.n_started;
-        }
-        let request = &mut self.active[at];
-        (request.seq, request.n_done, request.last_us) = (Some(seq), n_done, now_us);
-        request.settle();
-        self.turn = 0;
-        self.events.push(Event::Started { id: request.id, n_shared: n_done });
-    }
-
-    /// Puts parked rows back; 0 if they cannot be, and everything is processed again.
-    fn restore(&mut self, seq: SeqId, snapshot: &engine::Snapshot) -> usize {
-        let n = snapshot.tokens().len();
-        while self.rows().free() < n && self.forget_idle() {}
-        let done = if self.together {
-            sequences(&mut *self.model).and_then(|model| model.restore_sequence(seq, snapshot))
-        } else {
-            self.idle.clear();
-            self.model.restore_snapshot(snapshot)
-        };
-        match done {
-            Ok(()) => n,
-            Err(error) => {
-                tracing::warn!(%error, "parked rows cannot be put back: they are computed again");
-                0
-            }
-        }
-    }
-
-    /// Lets a request begin with the rows of another sequence, or of the store; returns how many tokens it then has.
-    fn share(&mut self, seq: SeqId, at: usize) -> usize {
-        let prompt = self.active[at].reply.history().to_vec();
-        if !self.together {
-            return self.go_on_alone(&prompt);
-        }
-        let running = self.active.iter().filter_map(|request| request.seq);
-        let candidates: Vec<SeqId> = self.idle.iter().copied().chain(running).filter(|other| *other != seq).collect();
-        let Ok(model) = sequences(&mut *self.model) else { return 0 };
-        let found =
-            if self.options.share_prefixes { prefix::longest(model, candidates.into_iter(), &prompt) } else { None };
-        let better_than = found.map_or(0, |(_, n)| n);
-        if let Some(stored) = &mut self.stored {
-            let n = stored.restore(model, seq, &prompt, better_than);
-            if n > 0 {
-                return n;
-            }
-        }
-        let Some((src, n)) = found else { return 0 };
-        match model.share(src, seq, 0..n) {
-            Ok(()) => {
-                // It was of use: others go first.
-                if let Some(place) = self.idle.iter().position(|idle| *idle == src) {
-                    self.idle.remove(place);
-                    self.idle.push_back(src);
-                }
-                n
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a prefix cannot be shared");
-                0
-            }
-        }
-    }
-
-    /// The only sequence there is: what it has in common with the prompt stays.
-    fn go_on_alone(&mut self, prompt: &[genie_types::TokenId]) -> usize {
-        self.idle.clear();
-        let common = self.model.transcript().tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let common = common.min(prompt.len().saturating_sub(1));
-        let plain = self.model.transcript().is_plain() && self.options.share_prefixes;
-        if plain && self.model.rewind(common).is_ok() {
-            return common;
-        }
-        if let Err(error) = self.model.reset() {
-            tracing::error!(%error, "the cache cannot be cleared");
-        }
-        0
-    }
-
-    /// A sequence that no request has; one of a request that is over is forgotten if there is none.
-    fn free_sequence(&mut self) -> Option<SeqId> {
-        if !self.together {
-            return (!self.active.iter().any(Active::runs)).then_some(SeqId(0));
-        }
-        let find = |this: &Self| {
-            let taken =
-                |seq: &SeqId| this.idle.contains(seq) || this.active.iter().any(|request| request.seq == Some(*seq));
-            (0..SeqId::COUNT).map(|n| SeqId(n as u8)).find(|seq| !taken(seq))
-        };
-        find(self).or_else(|| {
-            self.forget_idle();
-            find(self)
-        })
-    }
-
-    fn park(&mut self, id: u64) {
-        let Some(at) = self.active.iter().position(|request| request.id.0 == id) else { return };
-        let Some(seq) = self.active[at].seq.take() else { return };
-        if self.options.parking == Parking::Snapshot && self.active[at].n_done > 0 {
-            let saved = match self.together {
-                true => sequences(&mut *self.model).and_then(|model| model.snapshot_of(seq)),
-                false => self.model.snapshot(),
-            };
-            match saved {
-                Ok(snapshot) => self.active[at].snapshot = Some(Box::new(snapshot)),
-                Err(error) => tracing::warn!(%error, "rows cannot be given out: they are computed again"),
-            }
-        }
-        self.forget(seq);
-        let request = &mut self.active[at];
-        request.phase = Phase::Parked;
-        request.n_parked += 1;
-        request.n_done = 0;
-        request.draft.clear();
-        self.n_parked += 1;
-        self.events.push(Event::Parked { id: request.id });
-    }
-
     fn end_by_id(&mut self, id: u64, stop: StopReason) {
         if let Some(at) = self.active.iter().position(|request| request.id.0 == id) {
             self.end(at, stop);
@@ -479,8 +374,10 @@ impl Scheduler {
         match ended {
             Ok(()) => {
                 self.piece_of(&mut request);
+                let (times, n_prompt) = (request.times(), request.reply.n_prompt());
                 let Active { id, reply, n_shared, n_parked, .. } = request;
-                self.events.push(Event::Done(Box::new(Finished { id, reply: reply.finish(), n_shared, n_parked })));
+                let reply = reply.finish();
+                self.events.push(Event::Done(Box::new(Finished { id, reply, n_prompt, n_shared, n_parked, times })));
             }
             Err(error) => self.events.push(Event::Failed { id: request.id, error: error.into() }),
         }
@@ -494,39 +391,6 @@ impl Scheduler {
         self.events.push(Event::Failed { id: request.id, error });
     }
 
-    fn leave(&mut self, seq: Option<SeqId>, n_done: usize) {
-        let Some(seq) = seq else { return };
-        if !self.options.share_prefixes || n_done == 0 {
-            return self.forget(seq);
-        }
-        // The reply's last token may be behind what is known.
-        if self.together
-            && let Ok(model) = sequences(&mut *self.model)
-            && model.transcript_of(seq).is_some_and(|transcript| transcript.len() > n_done)
-            && model.remove(seq, n_done..usize::MAX).is_err()
-        {
-            return self.forget(seq);
-        }
-        self.idle.push_back(seq);
-    }
-
-    fn forget(&mut self, seq: SeqId) {
-        let done = match self.together {
-            true => sequences(&mut *self.model).and_then(|model| model.remove(seq, 0..usize::MAX).map(drop)),
-            false => self.model.reset(),
-        };
-        if let Err(error) = done {
-            tracing::error!(%error, "the rows of a sequence cannot be freed");
-        }
-    }
-
-    /// Gives up the rows of the sequence that was of use longest ago; `false` if there is none.
-    fn forget_idle(&mut self) -> bool {
-        let Some(seq) = self.idle.pop_front() else { return false };
-        self.forget(seq);
-        true
-    }
-
     fn rows(&mut self) -> RowBudget {
         sequences(&mut *self.model).map_or(RowBudget::default(), |model| model.rows())
     }
@@ -537,17 +401,19 @@ impl Scheduler {
     }
 
     fn piece_of(&mut self, request: &mut Active) {
-        if let Some((tokens, text)) = request.reply.piece() {
-            self.events.push(Event::Piece { id: request.id, tokens, text });
+        if let Some(piece) = request.reply.piece() {
+            self.events.push(Event::Piece { id: request.id, piece });
         }
     }
 }
 
-/// The measured times of the widths there are; assumed ones where none is known.
-fn step_times(options: &ServeOptions, widths: &[usize]) -> Result<StepTimes, ServeError> {
-    let known = options.step_times.as_ref().map(|times| times.all().iter().copied());
-    let known = known.and_then(|times| StepTimes::new(times.filter(|time| widths.contains(&time.width))));
-    known.or_else(|| StepTimes::assumed(widths.iter().copied())).ok_or(ServeError::NoWidths)
+/// The rules as far as the model can follow them.
+fn fitted(mut rules: ServeRules, model: &dyn SequenceModel) -> ServeRules {
+    rules.most_running = rules.most_running.min(model.most_sequences());
+    if model.runs_in_pairs() {
+        (rules.replies_a_step, rules.prompts_a_step, rules.row_for_reply) = (1, 1, true);
+    }
+    rules
 }
 
 fn sequences(model: &mut dyn TokenModel) -> Result<&mut dyn SequenceModel, EngineError> {

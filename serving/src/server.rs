@@ -7,18 +7,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use dialog::RequestBase;
+use dialog::{RequestBase, RequestReply};
 
 use crate::scheduler::Counts;
-use crate::{Event, Finished, Request, RequestId, Scheduler, ServeError};
+use crate::{Event, Finished, Request, RequestId, Scheduler, ServeError, Slot, TickWatch};
 
 enum Command {
     Submit {
-        request: Box<Request>,
+        reply: Box<RequestReply>,
+        priority: i32,
         events: Sender<Event>,
         answer: Sender<Result<(RequestId, Arc<AtomicBool>), ServeError>>,
     },
-    Counts(Sender<Counts>),
+    Call(Box<dyn FnOnce(&mut Scheduler) + Send>),
     ShutDown,
 }
 
@@ -27,6 +28,7 @@ enum Command {
 pub struct Server {
     commands: Sender<Command>,
     base: RequestBase,
+    n_vocab: usize,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -83,10 +85,10 @@ impl Server {
     /// The thread cannot be made.
     pub fn start(scheduler: Scheduler) -> std::io::Result<Self> {
         let (commands, inbox) = unbounded();
-        let base = scheduler.base().clone();
+        let (base, n_vocab) = (scheduler.base().clone(), scheduler.vocab_size());
         let thread =
             std::thread::Builder::new().name("serving".into()).spawn(move || Loop::new(scheduler).run(&inbox))?;
-        Ok(Self { commands, base, thread: Some(thread) })
+        Ok(Self { commands, base, n_vocab, thread: Some(thread) })
     }
 
     /// What requests are made of: encodes prompts.
@@ -94,14 +96,15 @@ impl Server {
         &self.base
     }
 
-    /// Hands in a request.
+    /// Hands in a request. Its grammar is compiled on the caller's thread.
     ///
     /// # Errors
     /// Those of [`Scheduler::submit`]; [`ServeError::ShutDown`].
     pub fn submit(&self, request: Request) -> Result<RequestHandle, ServeError> {
+        let reply = self.base.request(request.prompt, request.settings, self.n_vocab)?;
         let (events, received) = unbounded();
         let (answer, answered) = bounded(1);
-        let command = Command::Submit { request: Box::new(request), events, answer };
+        let command = Command::Submit { reply: Box::new(reply), priority: request.priority, events, answer };
         self.commands.send(command).map_err(|_| ServeError::ShutDown)?;
         let (id, cancel) = answered.recv().map_err(|_| ServeError::ShutDown)??;
         Ok(RequestHandle { id, events: received, cancel })
@@ -112,9 +115,38 @@ impl Server {
     /// # Errors
     /// [`ServeError::ShutDown`].
     pub fn counts(&self) -> Result<Counts, ServeError> {
+        self.between_steps(Scheduler::counts)
+    }
+
+    /// Has the thread of the model do something between two steps, and waits for it.
+    ///
+    /// # Errors
+    /// [`ServeError::ShutDown`].
+    pub fn between_steps<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Scheduler) -> T + Send + 'static,
+    ) -> Result<T, ServeError> {
         let (answer, answered) = bounded(1);
-        self.commands.send(Command::Counts(answer)).map_err(|_| ServeError::ShutDown)?;
+        // A caller that is gone has dropped its receiver.
+        let call = move |scheduler: &mut Scheduler| drop(answer.send(what(scheduler)));
+        self.commands.send(Command::Call(Box::new(call))).map_err(|_| ServeError::ShutDown)?;
         answered.recv().map_err(|_| ServeError::ShutDown)
+    }
+
+    /// The slots that hold tokens.
+    ///
+    /// # Errors
+    /// [`ServeError::ShutDown`].
+    pub fn slots(&self) -> Result<Vec<Slot>, ServeError> {
+        self.between_steps(Scheduler::slots)
+    }
+
+    /// An event for each step from now on; see [`Scheduler::watch`].
+    ///
+    /// # Errors
+    /// [`ServeError::ShutDown`].
+    pub fn watch(&self, room: usize) -> Result<TickWatch, ServeError> {
+        self.between_steps(move |scheduler| scheduler.watch(room))
     }
 }
 
@@ -183,9 +215,9 @@ impl Loop {
     /// Whether it was the last command.
     fn obey(&mut self, command: Command) -> bool {
         match command {
-            Command::Submit { request, events, answer } => {
+            Command::Submit { reply, priority, events, answer } => {
                 let now = self.now_us();
-                let taken = self.scheduler.submit(*request, now).map(|id| {
+                let taken = self.scheduler.submit_reply(*reply, priority, now).map(|id| {
                     let cancel = self.scheduler.cancel_flag(id).unwrap_or_default();
                     self.clients.insert(id, (events, cancel.clone()));
                     (id, cancel)
@@ -193,9 +225,7 @@ impl Loop {
                 // A caller that is gone has dropped its receiver: the first event finds out.
                 let _ = answer.send(taken);
             }
-            Command::Counts(answer) => {
-                let _ = answer.send(self.scheduler.counts());
-            }
+            Command::Call(call) => call(&mut self.scheduler),
             Command::ShutDown => return true,
         }
         false

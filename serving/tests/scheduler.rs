@@ -49,8 +49,8 @@ fn case() -> impl Strategy<Value = Case> {
     // Few beginnings, so that prompts share them; few tokens, so that drafts are found.
     let prompt = (0_u32..3, 0_usize..20, prop::collection::vec(0_u32..6, 1..12))
         .prop_map(|(beginning, n, rest)| (0..n as u32).map(|i| (beginning + i) % 5).chain(rest).collect::<Vec<_>>());
-    (0_u64..40, prompt, any::<u32>(), 0_usize..30, any::<bool>(), any::<bool>(), Just(false), -1_i32..2).prop_map(
-        |(at, prompt, seed, max_tokens, lookup, stop, grammar, priority)| Case {
+    (0_u64..40, prompt, any::<u32>(), 0_usize..30, any::<bool>(), any::<bool>(), prop::bool::weighted(0.15), -1_i32..2)
+        .prop_map(|(at, prompt, seed, max_tokens, lookup, stop, grammar, priority)| Case {
             at,
             prompt,
             seed,
@@ -59,8 +59,7 @@ fn case() -> impl Strategy<Value = Case> {
             stop,
             grammar,
             priority,
-        },
-    )
+        })
 }
 
 /// Runs until nothing is left; a step takes a unit of time. Returns what became of each request, in their order.
@@ -78,7 +77,7 @@ fn serve(scheduler: &mut Scheduler, cases: &[Case]) -> Vec<Finished> {
             let place = ids.iter().position(|id| *id == Some(event.id())).expect("it is known");
             assert!(done[place].is_none(), "nothing comes after the end");
             match event {
-                Event::Piece { text, .. } => streamed[place] += &text,
+                Event::Piece { piece, .. } => streamed[place] += &piece.text,
                 Event::Done(finished) => done[place] = Some(*finished),
                 Event::Failed { error, .. } => panic!("{error}"),
                 _ => {}

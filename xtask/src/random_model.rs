@@ -24,6 +24,8 @@ pub struct RandomModelArgs {
 enum ShapeName {
     /// Llama-3.2-1B: 16 layers of 2,048, a vocabulary of 128,256.
     Llama1b,
+    /// Qwen2.5-0.5B: 24 layers of 896, a vocabulary of 151,936; without its biases.
+    Qwen05b,
     /// SmolLM2-135M: 30 layers of 576, a vocabulary of 49,152.
     Smol135m,
 }
@@ -41,6 +43,7 @@ impl ShapeName {
     fn shape(self) -> Shape {
         match self {
             Self::Llama1b => Shape { hidden: 2_048, layers: 16, heads: 32, kv_heads: 8, ffn: 8_192, vocab: 128_256 },
+            Self::Qwen05b => Shape { hidden: 896, layers: 24, heads: 14, kv_heads: 2, ffn: 4_864, vocab: 151_936 },
             Self::Smol135m => Shape { hidden: 576, layers: 30, heads: 9, kv_heads: 3, ffn: 1_536, vocab: 49_152 },
         }
     }

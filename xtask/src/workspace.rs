@@ -23,6 +23,12 @@ pub fn sh(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
+/// Builds this checkout's `genie`, with the features of the whole workspace's build, and runs it in the root.
+pub fn genie(args: &[&str]) -> Result<()> {
+    sh("cargo", &["build", "--quiet", "--workspace", "--bin", "genie"], &[])?;
+    sh(&root().join("target/debug/genie").display().to_string(), args, &[])
+}
+
 /// All files below `dir` with the extension, in a stable order; build output and hidden folders are left out.
 pub fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let mut found = all_files(dir)?;

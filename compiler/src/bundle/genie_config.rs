@@ -103,11 +103,14 @@ pub(crate) fn genie_config(
     if let Some(pd) = &kinds.pd {
         let total_len = pd.total_lens.iter().copied().max().unwrap_or(0);
         engine["pd_fusion"] = json!({
-            "enable": true,
             "total_len": total_len,
             "prefill_len": total_len.saturating_sub(1),
             "kv_update": pd.update,
         });
+        // Beside plain graphs it is for whoever runs the bundle to say.
+        if pd.only {
+            engine["pd_fusion"]["enable"] = true.into();
+        }
     }
     match windows {
         Windows::Unused => {}
@@ -154,18 +157,22 @@ fn backend(spec: &ModelSpec, htp: bool) -> Value {
 }
 
 fn positional_encoding(spec: &ModelSpec) -> Value {
-    let mut rope = json!({
-        "type": "rope",
-        "rope-dim": spec.rope_dim(),
-        "rope-theta": number(spec.rope.theta),
-    });
-    if let Some(scaling) = &spec.rope.scaling {
-        rope["rope-scaling"] = rope_scaling(scaling);
+    if spec.learned_positions.is_some() {
+        return json!({ "type": "absolute" });
     }
-    match spec.local_rope {
-        Some(LocalRope::Table { theta }) => {
-            let dim = spec.rope_dim();
-            json!([rope, { "type": "rope", "prefix": LOCAL_TABLES, "rope-dim": dim, "rope-theta": number(theta) }])
+    let table = |theta: f64, scaling: Option<&RopeScaling>| {
+        let mut rope = json!({ "type": "rope", "rope-dim": spec.rope_dim(), "rope-theta": number(theta) });
+        if let Some(scaling) = scaling {
+            rope["rope-scaling"] = rope_scaling(scaling);
+        }
+        rope
+    };
+    let rope = table(spec.rope.theta, spec.rope.scaling.as_ref());
+    match &spec.local_rope {
+        Some(LocalRope::Table { theta, scaling }) => {
+            let mut local = table(*theta, scaling.as_ref());
+            local["prefix"] = json!(LOCAL_TABLES);
+            json!([rope, local])
         }
         Some(LocalRope::Columns { .. }) | None => rope,
     }

@@ -121,7 +121,7 @@ fn check(raw: RawEntry<'_>, shard: usize, data_start: u64) -> Result<TensorEntry
             return Err(format!("{} {:?} does not fill {bytes} bytes", raw.dtype, raw.shape));
         }
     }
-    Ok(TensorEntry { shard, dtype, dims: raw.shape, offset, bytes, paired_heads: None })
+    Ok(TensorEntry { shard, dtype, dims: raw.shape, offset, bytes, paired_heads: None, columns: None })
 }
 
 /// Bits of an element, of the types that safetensors files have, also of those that are not read.

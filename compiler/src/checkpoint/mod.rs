@@ -6,16 +6,18 @@
 //!
 //! *Source*: the safetensors format as published by Hugging Face (8-byte length, JSON header, dense data).
 
+mod conv1d;
 mod fused;
 mod harmless;
 mod header;
 mod index;
+mod joined;
 mod overlay;
 mod read;
 #[cfg(test)]
 mod tests;
 
-use crate::family::{Family, fused_name};
+use crate::family::{Family, Fused, fused_name, gpt2};
 use crate::gguf::{GgmlType, Gguf, GgufError, gguf_name, hugging_face_name, in_stored_words};
 use crate::json::shown_key;
 use crate::near::nearest;
@@ -24,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 pub use crate::gguf::BlockFormat;
+pub use conv1d::Columns;
 pub(crate) use harmless::is_harmless;
 pub(crate) use header::file_header;
 pub(crate) use overlay::{Deltas, Overlay};
@@ -42,7 +45,7 @@ pub struct Checkpoint {
     tensors: BTreeMap<String, TensorEntry>,
     names: Names,
     /// Some tensors are views of one that holds several.
-    fused: bool,
+    fused: &'static [Fused],
     /// What is added to the weights as these are read.
     overlays: Vec<Box<dyn Overlay>>,
     notes: Vec<String>,
@@ -53,6 +56,10 @@ pub struct Checkpoint {
 enum Names {
     HuggingFace,
     Gguf(Family),
+    /// Those of GPT-2, which have this before them.
+    Gpt2 {
+        prefix: &'static str,
+    },
 }
 
 /// Where one tensor lies.
@@ -71,6 +78,8 @@ pub struct TensorEntry {
     /// Width of the heads whose rows lie in pairs `(0, d/2), (1, d/2 + 1), ...`, as llama.cpp stores Q and K of `llama` models;
     /// they are read in Hugging Face's order.
     pub paired_heads: Option<usize>,
+    /// The tensor's rows are columns of a stored matrix, which begins at `offset`; `bytes` are the tensor's own.
+    pub columns: Option<Columns>,
 }
 
 /// Element types that weights are read from, and the name of any other.
@@ -132,7 +141,7 @@ impl Checkpoint {
             shards,
             tensors,
             names: Names::HuggingFace,
-            fused: false,
+            fused: &[],
             overlays: Vec::new(),
             notes,
         })
@@ -150,7 +159,7 @@ impl Checkpoint {
             shards,
             tensors,
             names: Names::HuggingFace,
-            fused: false,
+            fused: &[],
             overlays: Vec::new(),
             notes: Vec::new(),
         })
@@ -187,6 +196,7 @@ impl Checkpoint {
                 offset: tensor.offset,
                 bytes: tensor.bytes,
                 paired_heads: turned.then_some(head_dim),
+                columns: None,
             };
             // A name that no supported model has is kept: it will be left over. One of Hugging Face's is not such a name.
             let known = hugging_face_name(name, family);
@@ -203,7 +213,7 @@ impl Checkpoint {
             shards: vec![gguf.path.clone()],
             tensors,
             names,
-            fused: false,
+            fused: &[],
             overlays: Vec::new(),
             notes: Vec::new(),
         })
@@ -231,11 +241,12 @@ impl Checkpoint {
 
     /// What a tensor is called in the files.
     pub(crate) fn stored_name(&self, name: &str) -> String {
-        let whole = fused_name(name).filter(|_| self.fused);
+        let whole = fused_name(name, self.fused);
         let name = whole.as_deref().unwrap_or(name);
         match self.names {
             Names::HuggingFace => name.into(),
             Names::Gguf(family) => gguf_name(name, family).unwrap_or_else(|| name.into()),
+            Names::Gpt2 { prefix } => gpt2::stored_name(name, prefix).unwrap_or_else(|| name.into()),
         }
     }
 
@@ -243,6 +254,7 @@ impl Checkpoint {
     pub(crate) fn layers_key(&self, family: Family) -> String {
         match self.names {
             Names::HuggingFace => "num_hidden_layers".into(),
+            Names::Gpt2 { .. } => "n_layer".into(),
             Names::Gguf(_) => format!("{}.block_count", family.gguf_name()),
         }
     }
@@ -259,6 +271,7 @@ impl Checkpoint {
     pub(crate) fn in_stored_words(&self, error: CompileError) -> CompileError {
         match self.names {
             Names::HuggingFace => error,
+            Names::Gpt2 { prefix } => gpt2_words(error, prefix, self.fused),
             Names::Gguf(family) => in_stored_words(&self.shards[0], family, error),
         }
     }
@@ -279,6 +292,34 @@ impl Checkpoint {
             });
         }
         Ok(entry)
+    }
+}
+
+/// An error about a tensor, under the name that it has in a checkpoint of GPT-2.
+fn gpt2_words(error: CompileError, prefix: &str, fused: &[Fused]) -> CompileError {
+    use CompileError::{F16Overflow, MissingTensor, NoBlocks, NotFinite, ScaleOverflow, UnsupportedDtype, WrongShape};
+    let stored = |name: String| {
+        let whole = fused_name(&name, fused).unwrap_or(name);
+        gpt2::stored_name(&whole, prefix).unwrap_or(whole)
+    };
+    match error {
+        MissingTensor { name, n_tensors, near } => {
+            MissingTensor { name: stored(name), n_tensors, near: near.into_iter().map(stored).collect() }
+        }
+        WrongShape { name, mut expected, mut found } => {
+            let name = stored(name);
+            if gpt2::is_conv1d(&name) {
+                expected.reverse();
+                found.reverse();
+            }
+            WrongShape { name, expected, found }
+        }
+        UnsupportedDtype { name, found } => UnsupportedDtype { name: stored(name), found },
+        NotFinite { name, index, value } => NotFinite { name: stored(name), index, value },
+        NoBlocks { name, dims, block } => NoBlocks { name: stored(name), dims, block },
+        ScaleOverflow { name, value } => ScaleOverflow { name: stored(name), value },
+        F16Overflow { name, index, value } => F16Overflow { name: stored(name), index, value },
+        other => other,
     }
 }
 

@@ -1,10 +1,11 @@
 //! Streams one tensor as finite f32 values.
 
-use super::{Checkpoint, SourceDtype, TensorEntry};
+use super::{Checkpoint, Columns, SourceDtype, TensorEntry};
 use crate::{CompileError, Result, fs};
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
 
 /// Elements converted at a time.
 const CHUNK_ELEMS: usize = 64 << 10;
@@ -48,6 +49,9 @@ pub(crate) fn for_each_raw(
         .dtype
         .block()
         .ok_or_else(|| CompileError::UnsupportedDtype { name: name.into(), found: format!("{:?}", entry.dtype) })?;
+    if let Some(columns) = entry.columns {
+        return turned(path, name, entry, columns, each);
+    }
     let mut file = fs::open(path)?;
     file.seek(SeekFrom::Start(entry.offset)).map_err(fs::io_err("seek in", path))?;
 
@@ -78,6 +82,36 @@ pub(crate) fn for_each_raw(
         done += n;
     }
     Ok(())
+}
+
+/// A tensor whose rows are columns of a stored matrix: it is put together as a whole, from one pass over the file.
+fn turned(
+    path: &Path,
+    name: &str,
+    entry: &TensorEntry,
+    Columns { width, first }: Columns,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let (&[n_rows, inner], Some((1, bytes))) = (&entry.dims[..], entry.dtype.block()) else {
+        return Err(CompileError::UnsupportedDtype { name: name.into(), found: format!("{:?}", entry.dtype) });
+    };
+    let mut file = fs::open(path)?;
+    let (mut row, mut all) = (vec![0_u8; n_rows * bytes], vec![0_u8; n_rows * inner * bytes]);
+    for i in 0..inner {
+        let at = entry.offset + ((i * width + first) * bytes) as u64;
+        file.seek(SeekFrom::Start(at)).map_err(fs::io_err("seek in", path))?;
+        file.read_exact(&mut row).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => {
+                let detail = format!("tensor `{name}` ends before element {}", n_rows * inner);
+                CompileError::DamagedFile { path: path.into(), detail }
+            }
+            _ => fs::io_err("read", path)(e),
+        })?;
+        for (o, element) in row.chunks_exact(bytes).enumerate() {
+            all[(o * inner + i) * bytes..][..bytes].copy_from_slice(element);
+        }
+    }
+    all.chunks(CHUNK_ELEMS * bytes).try_for_each(&mut each)
 }
 
 /// Rows of one head from `(0, d/2), (1, d/2 + 1), ...` to `0, 1, 2, ...`.

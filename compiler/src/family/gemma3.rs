@@ -4,7 +4,7 @@
 //! *Source*: `Gemma3TextConfig` and `Gemma3ForCausalLM` of Hugging Face transformers. The models with images are of another class.
 
 use super::skeleton::{Bias, Defaults, FamilyInfo};
-use super::{Activation, FactorKeys, NormKind, NormPlace, QkNorm, SlidingWindow};
+use super::{Activation, FactorKeys, LocalPositions, NormKind, NormPlace, QkNorm, SlidingWindow};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     name: "gemma3_text",
@@ -16,7 +16,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     qk_norm: QkNorm::Heads,
     factors: FactorKeys::Gemma { caps: [None, None] },
     sliding_window: SlidingWindow::AllBut { every: 6, default: 4096 },
-    local_theta: Some(10_000.0),
+    local_positions: LocalPositions::OwnBase(10_000.0),
     defaults: Defaults {
         head_dim: Some(256),
         theta: 1_000_000.0,

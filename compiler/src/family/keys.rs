@@ -87,6 +87,8 @@ const HARMLESS_PARTS: &[&str] = &[
     "flash_attention",
     "unsloth",
     "_init_std",
+    // Of GPT-2's head for multiple choice.
+    "summary_",
 ];
 
 /// A key that may have one value only: what this compiler computes with anyway.
@@ -171,8 +173,11 @@ const FIXED: &[Fixed] = &[
     },
     Fixed {
         keys: &["position_embedding_type", "position_encoding_type"],
-        fits: |v, _| matches!(v.as_str(), Some("rope" | "rotary")),
-        accepted: "rope",
+        fits: |v, spec| match spec.learned_positions {
+            Some(_) => matches!(v.as_str(), Some("absolute" | "learned")),
+            None => matches!(v.as_str(), Some("rope" | "rotary")),
+        },
+        accepted: "what the family has",
     },
     Fixed {
         keys: &["norm_type", "normalization", "normalization_type", "norm_class_name"],

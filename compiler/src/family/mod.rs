@@ -3,10 +3,12 @@
 //! A family on the Llama skeleton is one file (a constant that lists what it varies) and one row of the table below. Steps:
 //! `docs/add-a-model-family.md`.
 
+mod eagle_head;
 mod factors;
 mod fused;
 mod gemma2;
 mod gemma3;
+pub(crate) mod gpt2;
 mod granite;
 mod keys;
 mod layers;
@@ -14,6 +16,7 @@ mod llama;
 mod local_rope;
 mod mistral;
 mod olmo2;
+mod olmo3;
 mod parts;
 mod phi3;
 mod qwen2;
@@ -26,11 +29,12 @@ mod stablelm;
 mod tests;
 mod tokens;
 
+pub use eagle_head::EagleHead;
 pub(crate) use factors::FactorKeys;
-pub(crate) use fused::{FUSED, fused_name};
+pub(crate) use fused::{Fused, GATE_UP, QKV, fused_name};
 pub(crate) use layers::SlidingWindow;
-pub(crate) use local_rope::LOCAL_TABLES;
 pub use local_rope::LocalRope;
+pub(crate) use local_rope::{LOCAL_TABLES, LocalPositions};
 pub use parts::{Activation, Factors, NormKind, NormPlace, QkNorm, Window};
 pub use rope::{Rope, RopeScaling};
 pub(crate) use skeleton::{Bias, FamilyInfo};
@@ -80,12 +84,16 @@ families! {
     SmolLm3 => smollm3::FAMILY,
     /// `Olmo2ForCausalLM`: norms behind attention and feed-forward part, and over all queries and keys.
     Olmo2 => olmo2::FAMILY,
+    /// `Olmo3ForCausalLM`: OLMo 2 with windows in three of four layers, whose positions are not scaled.
+    Olmo3 => olmo3::FAMILY,
     /// `Gemma2ForCausalLM`: norms on both sides, soft caps, GELU.
     Gemma2 => gemma2::FAMILY,
     /// `Gemma3ForCausalLM`: the text models; norms on Q and K, positions of their own in layers with a window.
     Gemma3 => gemma3::FAMILY,
     /// `StableLmForCausalLM`: layer norms with biases, a part of each head rotated.
     StableLm => stablelm::FAMILY,
+    /// `GPT2LMHeadModel`: GPT-2; learned positions, layer norms, biases everywhere, no gate.
+    Gpt2 => gpt2::FAMILY,
 }
 
 impl Family {
@@ -107,6 +115,19 @@ impl Family {
         }
     }
 
+    /// How checkpoints of the family call the tensor that holds one of the compiler's names, and whether it is stored the other way
+    /// round, `[in, out]`.
+    pub(crate) fn stored(self, name: &str) -> (String, bool) {
+        let info = self.info();
+        let whole = fused_name(name, info.fused).unwrap_or_else(|| name.to_owned());
+        if !info.learned_positions {
+            return (whole, false);
+        }
+        let stored = gpt2::stored_name(&whole, gpt2::PREFIX).unwrap_or(whole);
+        let turned = gpt2::is_conv1d(&stored);
+        (stored, turned)
+    }
+
     fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|family| family.name() == name)
     }
@@ -114,6 +135,11 @@ impl Family {
     /// The families that GGUF files are read of.
     pub(crate) fn of_gguf() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|family| family.info().gguf.is_some())
+    }
+
+    /// The name in GGUF files is that of another family, listed before this one.
+    pub(crate) fn shares_gguf_name(self) -> bool {
+        Self::of_gguf().find(|family| family.gguf_name() == self.gguf_name()) != Some(self)
     }
 
     fn detect(config: &Object<'_>) -> Result<Self> {
@@ -182,6 +208,8 @@ pub struct ModelSpec {
     pub norm_eps: f32,
     /// Of the feed-forward part.
     pub activation: Activation,
+    /// The feed-forward part is `down(act(gate(x)) * up(x))`; without a gate, `down(act(up(x)))`.
+    pub gated: bool,
     /// Factors and bounds.
     pub factors: Factors,
     /// Rotary positions.
@@ -190,6 +218,8 @@ pub struct ModelSpec {
     pub local_rope: Option<LocalRope>,
     /// For each layer, whether queries and keys are rotated.
     pub rotated_layers: Vec<bool>,
+    /// Rows of the table of positions that is added to the embeddings, in models that have one.
+    pub learned_positions: Option<usize>,
     /// Attention that sees the last tokens only.
     pub window: Option<Window>,
     /// Positions the model was trained for, when the configuration has them.
@@ -200,6 +230,8 @@ pub struct ModelSpec {
     pub biases: Biases,
     /// Norms on queries and keys before the rotation.
     pub qk_norm: QkNorm,
+    /// It drafts for another model, from its hidden states.
+    pub eagle: Option<EagleHead>,
     /// Special token ids.
     pub tokens: SpecialTokens,
     /// The sampling parameters that the checkpoint's authors recommend.
@@ -213,7 +245,7 @@ pub struct Biases {
     pub qkv: bool,
     /// Output projection of the attention.
     pub o: bool,
-    /// All three of the feed-forward part.
+    /// All those of the feed-forward part.
     pub mlp: bool,
 }
 
@@ -233,7 +265,7 @@ impl ModelSpec {
 
     /// True where some layers rotate keys otherwise than others, or not at all.
     pub fn has_mixed_rotation(&self) -> bool {
-        self.local_rope.is_some() || self.rotated_layers.contains(&false)
+        self.local_rope.is_some() || (self.learned_positions.is_none() && self.rotated_layers.contains(&false))
     }
 
     /// True for a layer with an attention window.

@@ -9,11 +9,13 @@ pub enum Activation {
     GeluTanh,
     /// GELU by the error function.
     Gelu,
+    /// `max(x, 0)`.
+    Relu,
 }
 
 impl Activation {
     /// Names of `hidden_act`, the usual one first.
-    pub(crate) const NAMES: [(&'static str, Self); 7] = [
+    pub(crate) const NAMES: [(&'static str, Self); 8] = [
         ("silu", Self::Silu),
         ("swish", Self::Silu),
         ("swiglu", Self::Silu),
@@ -21,6 +23,7 @@ impl Activation {
         ("gelu_new", Self::GeluTanh),
         ("gelu_fast", Self::GeluTanh),
         ("gelu", Self::Gelu),
+        ("relu", Self::Relu),
     ];
 
     /// The activation of that name.

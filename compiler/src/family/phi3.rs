@@ -3,6 +3,7 @@
 //! *Source*: `Phi3Config` and the modules of `Phi3ForCausalLM` in Hugging Face transformers. Phi 4 mini rotates three quarters of
 //! each head.
 
+use super::fused::{GATE_UP, QKV};
 use super::skeleton::{Bias, Defaults, FamilyInfo};
 
 pub(super) const FAMILY: FamilyInfo = FamilyInfo {
@@ -12,7 +13,7 @@ pub(super) const FAMILY: FamilyInfo = FamilyInfo {
     qkv_bias: Bias::Never,
     o_bias: Bias::Never,
     mlp_bias: Bias::Never,
-    fused: true,
+    fused: &[QKV, GATE_UP],
     defaults: Defaults { norm_eps: 1e-5, ..Defaults::LLAMA },
     prepends_bos: false,
     ..FamilyInfo::LLAMA

@@ -1,16 +1,17 @@
 //! The Llama skeleton: what a family may vary, and how its configuration becomes a [`ModelSpec`].
 
 use super::factors::{self, FactorKeys};
+use super::fused::Fused;
 use super::layers::{self, MAX_LAYERS, SlidingWindow};
 use super::parts::{Activation, NormKind, NormPlace, QkNorm};
-use super::{Biases, Family, ModelSpec, SamplerDefaults, SpecialTokens, local_rope, rope};
+use super::{Biases, Family, LocalPositions, ModelSpec, SamplerDefaults, SpecialTokens, gpt2, local_rope, rope};
 use crate::json::{Object, shown_key};
 use crate::{CompileError, Result};
 
 /// Most heads that a configuration may ask for, and the widest head.
-const MAX_COUNT: usize = MAX_LAYERS;
+pub(super) const MAX_COUNT: usize = MAX_LAYERS;
 /// Widest hidden and feed-forward parts.
-const MAX_WIDTH: usize = 1 << 24;
+pub(super) const MAX_WIDTH: usize = 1 << 24;
 
 /// What distinguishes a family from the others on the skeleton. Each family's file fills one, from [`FamilyInfo::LLAMA`].
 pub(crate) struct FamilyInfo {
@@ -26,8 +27,12 @@ pub(crate) struct FamilyInfo {
     pub(crate) o_bias: Bias,
     /// Biases of the feed-forward part.
     pub(crate) mlp_bias: Bias,
-    /// Checkpoints have Q, K and V in one tensor, and the two inputs of the feed-forward part in one.
-    pub(crate) fused: bool,
+    /// Projections that checkpoints have in one tensor.
+    pub(crate) fused: &'static [Fused],
+    /// The feed-forward part multiplies by a gate.
+    pub(crate) gated: bool,
+    /// Positions are rows of a table, added to the embeddings: GPT-2's skeleton, with its keys and names of tensors (`gpt2.rs`).
+    pub(crate) learned_positions: bool,
     /// What norms compute.
     pub(crate) norm: NormKind,
     /// Where layers have them.
@@ -40,8 +45,8 @@ pub(crate) struct FamilyInfo {
     pub(crate) no_rope_keys: bool,
     /// Which layers `sliding_window` is about.
     pub(crate) sliding_window: SlidingWindow,
-    /// `rope_local_base_freq` of layers with a window, where there is no such key; `None` where their positions are those of all layers.
-    pub(crate) local_theta: Option<f64>,
+    /// Positions of layers with a window.
+    pub(crate) local_positions: LocalPositions,
     /// Values of keys that `config.json` does not have.
     pub(crate) defaults: Defaults,
     /// A dialog begins with BOS where the tokenizer's configuration does not decide it.
@@ -90,14 +95,16 @@ impl FamilyInfo {
         qkv_bias: Bias::AttentionKey,
         o_bias: Bias::AttentionKey,
         mlp_bias: Bias::MlpKey,
-        fused: false,
+        fused: &[],
+        gated: true,
+        learned_positions: false,
         norm: NormKind::Rms,
         norm_place: NormPlace::Before,
         qk_norm: QkNorm::None,
         factors: FactorKeys::None,
         no_rope_keys: false,
         sliding_window: SlidingWindow::All { default: None },
-        local_theta: None,
+        local_positions: LocalPositions::Same,
         defaults: Defaults::LLAMA,
         prepends_bos: true,
         gguf_paired_heads: false,
@@ -105,12 +112,20 @@ impl FamilyInfo {
 
     /// The key of the number that is added in norms.
     pub(crate) const fn eps_key(&self) -> &'static str {
-        if matches!(self.norm, NormKind::Layer) { "layer_norm_eps" } else { "rms_norm_eps" }
+        match self.norm {
+            NormKind::Layer if self.learned_positions => "layer_norm_epsilon",
+            NormKind::Layer => "layer_norm_eps",
+            NormKind::Rms | NormKind::RmsPlusOne => "rms_norm_eps",
+        }
     }
 
     /// The key of the activation.
     pub(crate) const fn activation_key(&self) -> &'static str {
-        if matches!(self.factors, FactorKeys::Gemma { .. }) { "hidden_activation" } else { "hidden_act" }
+        match self.factors {
+            FactorKeys::Gemma { .. } => "hidden_activation",
+            _ if self.learned_positions => "activation_function",
+            _ => "hidden_act",
+        }
     }
 
     /// The biases of a model whose configuration has `true` for the keys of which `on` says so.
@@ -163,6 +178,9 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
     let info = family.info();
     let defaults = &info.defaults;
     refuse_unsupported(config)?;
+    if info.learned_positions {
+        return gpt2::read(config, family);
+    }
     let activation = activation(config, info)?;
     let hidden = config.needed_count("hidden_size", 1..=MAX_WIDTH)?;
     let n_heads = config.needed_count("num_attention_heads", 1..=MAX_COUNT)?;
@@ -181,14 +199,16 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
     }
     let n_layers = config.needed_count("num_hidden_layers", 1..=MAX_COUNT)?;
     let eps = config.number(info.eps_key(), 0.0..=1.0, "a number from 0 to 1")?;
-    let mut rope = rope::read(config, defaults)?;
+    let rope::ByLayer { mut rope, mut windowed } = rope::read(config, info)?;
     let rotary_dim = (head_dim as f64 * rope.part) as usize;
     if rotary_dim < 2 || !rotary_dim.is_multiple_of(2) {
         let expected = format!("an even number of the {head_dim} elements of a head, at least 2");
         return Err(config.bad("partial_rotary_factor", format!("{}, {rotary_dim} elements", rope.part), &expected));
     }
-    rope.fit(config, rotary_dim / 2)?;
+    rope.fit(config, rotary_dim / 2, windowed.as_mut())?;
     let rotated_layers = layers::rotated(config, info.no_rope_keys, n_layers)?;
+    let window = layers::window(config, info.sliding_window, &rotated_layers)?;
+    local_rope::check_window(config, info.local_positions, window.as_ref())?;
     let mut on = Vec::new();
     for key in [Some("attention_bias"), Some("mlp_bias"), info.qkv_bias.key()].into_iter().flatten() {
         if config.flag(key)? == Some(true) {
@@ -209,22 +229,25 @@ pub(super) fn read(config: &Object<'_>, family: Family) -> Result<ModelSpec> {
         norm_place: info.norm_place,
         norm_eps: eps.unwrap_or(defaults.norm_eps) as f32,
         activation,
+        gated: info.gated,
         factors: factors::read(config, info.factors, hidden, head_dim)?,
-        local_rope: local_rope::read(config, info.local_theta, &rope)?,
+        local_rope: local_rope::read(config, info.local_positions, &rope, windowed)?,
         rope,
-        window: layers::window(config, info.sliding_window, &rotated_layers)?,
+        window,
         rotated_layers,
+        learned_positions: None,
         max_positions: config.count("max_position_embeddings", 1..=u32::MAX as usize)?,
         tied: config.flag("tie_word_embeddings")?.unwrap_or(defaults.tied),
         biases: info.biases(|key| on.contains(&key)),
         qk_norm: info.qk_norm,
+        eagle: None,
         tokens: SpecialTokens::default(),
         sampler: SamplerDefaults::default(),
     })
 }
 
 /// The activation of the feed-forward part.
-fn activation(config: &Object<'_>, info: &FamilyInfo) -> Result<Activation> {
+pub(super) fn activation(config: &Object<'_>, info: &FamilyInfo) -> Result<Activation> {
     let key = info.activation_key();
     let Some(name) = config.text(key)? else { return Ok(info.defaults.activation) };
     let names = || Activation::NAMES.map(|(name, _)| name).join(", ");

@@ -12,7 +12,16 @@
 //!                       of byte i
 //! Q6_K  256 elements    128 bytes of lower 4 bits | 64 bytes of upper 2 bits | 16 x i8 scale | f16 d
 //!                                                                           d * scale * (q - 32)
+//! Q2_K  256 elements    16 bytes: scale below, minimum above | 64 bytes of 2 bits | f16 d | f16 m
+//!                                                                           d * scale * q - m * minimum
+//! Q3_K  256 elements    32 bytes of third bits | 64 bytes of lower 2 bits | 12 bytes: 16 scales of 6 bits | f16 d
+//!                                                                           d * (scale - 32) * (q - 4)
+//! IQ4_NL 32 elements    f16 d | 16 bytes as Q4_0                             d * LEVELS[q]
+//! IQ4_XS 256 elements   f16 d | u16: upper 2 bits of 8 scales | 4 bytes: lower 4 bits | 8 times 16 bytes as Q4_0
+//!                                                                           d * (scale - 32) * LEVELS[q]
 //! ```
+//! Values of 2 bits of Q2_K and Q3_K: of 128 elements, element i lies at bit 2 * (i / 32) of byte i % 32; the third bit of element i
+//! of all 256 is bit i / 32 of byte i % 32.
 
 use half::f16;
 
@@ -36,7 +45,18 @@ pub enum BlockFormat {
     Q5K,
     /// 6 bits, sub-blocks of 16 with a scale, sixteen to a block.
     Q6K,
+    /// 2 bits, sub-blocks of 16 with scale and minimum, sixteen to a block.
+    Q2K,
+    /// 3 bits, sub-blocks of 16 with a scale, sixteen to a block.
+    Q3K,
+    /// 4 bits that name one of 16 levels, blocks of 32.
+    IQ4_NL,
+    /// As `IQ4_NL`, sub-blocks of 32 with a scale, eight to a block.
+    IQ4_XS,
 }
+
+/// What 4 bits stand for in the formats with levels.
+const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// Elements of a block of the k-formats.
 const K: usize = 256;
@@ -53,21 +73,25 @@ impl BlockFormat {
             Self::Q4K => "Q4_K",
             Self::Q5K => "Q5_K",
             Self::Q6K => "Q6_K",
+            Self::Q2K => "Q2_K",
+            Self::Q3K => "Q3_K",
+            Self::IQ4_NL => "IQ4_NL",
+            Self::IQ4_XS => "IQ4_XS",
         }
     }
 
     /// Elements of a block.
     pub const fn elems(self) -> usize {
         match self {
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
-            Self::Q4K | Self::Q5K | Self::Q6K => K,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::IQ4_NL => 32,
+            Self::Q4K | Self::Q5K | Self::Q6K | Self::Q2K | Self::Q3K | Self::IQ4_XS => K,
         }
     }
 
     /// Bytes of a block.
     pub const fn bytes(self) -> usize {
         match self {
-            Self::Q4_0 => 2 + 16,
+            Self::Q4_0 | Self::IQ4_NL => 2 + 16,
             Self::Q4_1 => 2 + 2 + 16,
             Self::Q5_0 => 2 + 4 + 16,
             Self::Q5_1 => 2 + 2 + 4 + 16,
@@ -75,6 +99,9 @@ impl BlockFormat {
             Self::Q4K => 2 + 2 + 12 + K / 2,
             Self::Q5K => 2 + 2 + 12 + K / 8 + K / 2,
             Self::Q6K => K / 2 + K / 4 + K / 16 + 2,
+            Self::Q2K => K / 16 + K / 4 + 2 + 2,
+            Self::Q3K => K / 8 + K / 4 + 12 + 2,
+            Self::IQ4_XS => 2 + 2 + 4 + K / 2,
         }
     }
 
@@ -86,7 +113,7 @@ impl BlockFormat {
         assert_eq!(bytes.len() / self.bytes() * self.elems(), to.len(), "whole blocks");
         for (bytes, to) in bytes.chunks_exact(self.bytes()).zip(to.chunks_exact_mut(self.elems())) {
             match self {
-                Self::Q4_0 | Self::Q5_0 | Self::Q8_0 => {
+                Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::IQ4_NL => {
                     let mut q = [0; 32];
                     let scale = self.unpack(bytes, &mut q).to_f32();
                     to.iter_mut().zip(q).for_each(|(to, q)| *to = scale * f32::from(q));
@@ -95,7 +122,9 @@ impl BlockFormat {
                 Self::Q5_1 => with_minimum(bytes, [bytes[4], bytes[5], bytes[6], bytes[7]], &bytes[8..], to),
                 Self::Q4K => sub_blocks(bytes, None, &bytes[16..], to),
                 Self::Q5K => sub_blocks(bytes, Some(&bytes[16..48]), &bytes[48..], to),
-                Self::Q6K => q6_k(bytes, to),
+                Self::Q6K | Self::Q3K => with_scales(self.two_levels(bytes), to),
+                Self::Q2K => q2_k(bytes, to),
+                Self::IQ4_XS => iq4_xs(bytes, to),
             }
         }
     }
@@ -105,12 +134,29 @@ impl BlockFormat {
         match self {
             Self::Q4_0 => Some(4),
             Self::Q5_0 => Some(5),
-            Self::Q8_0 => Some(8),
-            Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K | Self::Q6K => None,
+            Self::Q8_0 | Self::IQ4_NL => Some(8),
+            Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K | Self::Q6K | Self::Q2K | Self::Q3K | Self::IQ4_XS => None,
         }
     }
 
-    /// Unpacks the values of one block of `Q4_0`, `Q5_0` or `Q8_0`; returns its scale.
+    /// Whether a block is values of at most six bits, -32..=31, with a scale for each 16 that is a float16 times a whole number.
+    pub(crate) const fn has_two_levels(self) -> bool {
+        matches!(self, Self::Q6K | Self::Q3K)
+    }
+
+    /// Values, and a scale per 16 of them, of one block of a format that [`Self::has_two_levels`]; scales are exact in f32.
+    ///
+    /// # Panics
+    /// For other formats.
+    pub(crate) fn two_levels(self, block: &[u8]) -> ([i8; K], [f32; K / 16]) {
+        match self {
+            Self::Q6K => q6_k_parts(block),
+            Self::Q3K => q3_k_parts(block),
+            other => panic!("{other:?} has no scales of two levels"),
+        }
+    }
+
+    /// Unpacks the values of one block of `Q4_0`, `Q5_0`, `Q8_0` or `IQ4_NL`; returns its scale.
     ///
     /// # Panics
     /// For other formats.
@@ -126,7 +172,11 @@ impl BlockFormat {
                 let unsigned = in_halves([data[0], data[1], data[2], data[3]], &data[4..]);
                 to.iter_mut().zip(unsigned).for_each(|(q, u)| *q = u.cast_signed() - 16);
             }
-            Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K | Self::Q6K => panic!("{self:?} has no single scale"),
+            Self::IQ4_NL => {
+                let levels = in_halves([0; 4], data).map(|q| LEVELS[usize::from(q)]);
+                to.copy_from_slice(&levels);
+            }
+            other => panic!("{other:?} has no single scale"),
         }
         half(block, 0)
     }
@@ -171,7 +221,7 @@ fn scale_and_minimum(packed: &[u8], sub: usize) -> (u8, u8) {
 }
 
 /// Values, and a scale per 16 of them, of one block of `Q6_K`: each scale is a float16 times a whole number, exact in f32.
-pub(crate) fn q6_k_parts(block: &[u8]) -> ([i8; K], [f32; K / 16]) {
+fn q6_k_parts(block: &[u8]) -> ([i8; K], [f32; K / 16]) {
     let (low, rest) = block.split_at(K / 2);
     let (high, rest) = rest.split_at(K / 4);
     let d = half(rest, K / 16).to_f32();
@@ -184,9 +234,47 @@ pub(crate) fn q6_k_parts(block: &[u8]) -> ([i8; K], [f32; K / 16]) {
     (std::array::from_fn(q), std::array::from_fn(|i| d * f32::from(rest[i].cast_signed())))
 }
 
-fn q6_k(block: &[u8], to: &mut [f32]) {
-    let (q, scales) = q6_k_parts(block);
+/// As [`q6_k_parts`], of `Q3_K`.
+fn q3_k_parts(block: &[u8]) -> ([i8; K], [f32; K / 16]) {
+    let (third, rest) = block.split_at(K / 8);
+    let (low, rest) = rest.split_at(K / 4);
+    let d = half(rest, 12).to_f32();
+    let q = |i: usize| (two_bits(low, i) | (third[i % 32] >> (i / 32) & 1) << 2).cast_signed() - 4;
+    let scale = |i: usize| {
+        let low = rest[i % 8] >> (i / 8 * 4) & 15;
+        let high = rest[8 + i % 4] >> (i / 4 * 2) & 3;
+        d * f32::from((low | high << 4).cast_signed() - 32)
+    };
+    (std::array::from_fn(q), std::array::from_fn(scale))
+}
+
+/// Element `i` of 256 in two bits.
+fn two_bits(data: &[u8], i: usize) -> u8 {
+    data[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3
+}
+
+fn with_scales((q, scales): ([i8; K], [f32; K / 16]), to: &mut [f32]) {
     for (i, (to, q)) in to.iter_mut().zip(q).enumerate() {
         *to = scales[i / 16] * f32::from(q);
+    }
+}
+
+fn q2_k(block: &[u8], to: &mut [f32]) {
+    let (packed, rest) = block.split_at(K / 16);
+    let (d, m) = (half(rest, K / 4).to_f32(), half(rest, K / 4 + 2).to_f32());
+    for (i, to) in to.iter_mut().enumerate() {
+        let (scale, minimum) = (packed[i / 16] & 15, packed[i / 16] >> 4);
+        *to = d * f32::from(scale) * f32::from(two_bits(rest, i)) - m * f32::from(minimum);
+    }
+}
+
+fn iq4_xs(block: &[u8], to: &mut [f32]) {
+    let (d, high) = (half(block, 0).to_f32(), u16::from_le_bytes([block[2], block[3]]));
+    let subs = to.chunks_exact_mut(32).zip(block[8..].chunks_exact(16));
+    for (sub, (to, data)) in subs.enumerate() {
+        let low = block[4 + sub / 2] >> (sub % 2 * 4) & 15;
+        let scale = d * f32::from((low | ((high >> (2 * sub) & 3) as u8) << 4).cast_signed() - 32);
+        let levels = in_halves([0; 4], data).map(|q| LEVELS[usize::from(q)]);
+        to.iter_mut().zip(levels).for_each(|(to, level)| *to = scale * f32::from(level));
     }
 }

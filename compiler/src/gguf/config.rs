@@ -134,10 +134,13 @@ impl Gguf {
         let key = "general.architecture";
         let found = self.meta.required(key, self.meta.text(key)?)?;
         let name = |family: &Family| family.gguf_name();
-        Family::of_gguf().find(|family| name(family) == found).ok_or_else(|| CompileError::UnsupportedArchitecture {
-            found: super::value::shown(found),
-            supported: Family::of_gguf().map(|family| name(&family)).collect(),
-        })
+        match Family::of_gguf().find(|family| name(family) == found) {
+            Some(named) => family_keys::family(named, &self.meta),
+            None => Err(CompileError::UnsupportedArchitecture {
+                found: super::value::shown(found),
+                supported: Family::of_gguf().filter(|family| !family.shares_gguf_name()).map(|f| name(&f)).collect(),
+            }),
+        }
     }
 
     /// `config.json`.
@@ -178,7 +181,10 @@ impl Gguf {
             ("pad_token_id", json!(self.token_id("padding_token_id")?)),
             ("eos_token_id", json!(self.end_tokens()?)),
         ];
-        config.extend(entries.into_iter().filter(|(_, v)| !v.is_null()).map(|(key, value)| (key.to_string(), value)));
+        // Keys about rotation, of which every file may have some, say nothing of learned positions.
+        let unused = |key: &str| info.learned_positions && key.starts_with("rope_");
+        let entries = entries.into_iter().filter(|(key, v)| !v.is_null() && !unused(key));
+        config.extend(entries.map(|(key, value)| (key.to_string(), value)));
         let shape = family_keys::Shape { n_layers, hidden, n_heads, head_dim, rotated };
         config.extend(family_keys::entries(&keys, &shape)?);
         let own = format!("{}.", family.gguf_name());

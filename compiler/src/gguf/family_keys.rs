@@ -4,6 +4,7 @@
 //! from the number of layers.
 //! *Source*: the keys that llama.cpp's converter writes for these families, and the values that it loads without them.
 
+use super::Metadata;
 use super::config::ModelKeys;
 use super::value::Value as Stored;
 use crate::Result;
@@ -32,12 +33,21 @@ const DEFAULT_LOCAL_BASE: f64 = 10_000.0;
 /// Layers of the Gemma models whose scores go by the width of the residual stream over the heads.
 const LARGE_GEMMA: [u64; 2] = [46, 62];
 
+/// The family of a file whose name several have: OLMo 3 is OLMo 2 with windows.
+pub(super) fn family(named: Family, meta: &Metadata) -> Result<Family> {
+    if named != Family::Olmo2 {
+        return Ok(named);
+    }
+    let window = meta.count(&format!("{}.{WINDOW}", named.gguf_name()))?;
+    Ok(if window.is_some_and(|size| size > 0) { Family::Olmo3 } else { named })
+}
+
 /// Keys of a family that other families may not have with any value.
 pub(super) const fn of(family: Family) -> &'static [&'static str] {
     match family {
         Family::Granite => &["logit_scale", "embedding_scale", "residual_scale", SCALE],
         Family::Gemma2 | Family::Gemma3 => &["attn_logit_softcapping", "final_logit_softcapping", WINDOW],
-        Family::Phi3 => &[WINDOW],
+        Family::Phi3 | Family::Olmo3 => &[WINDOW],
         // Which form the layers have is seen by their tensors: the key is true in files of either form.
         Family::StableLm => &[PARALLEL],
         _ => &[],
@@ -88,7 +98,7 @@ pub(super) fn entries(keys: &ModelKeys<'_>, shape: &Shape) -> Result<Map<String,
             }
             window(keys, shape, &mut put)?;
         }
-        Family::Phi3 => window(keys, shape, &mut put)?,
+        Family::Phi3 | Family::Olmo3 => window(keys, shape, &mut put)?,
         Family::StableLm => drop(keys.meta.bool(&keys.key(PARALLEL))?),
         _ => {}
     }
@@ -108,6 +118,12 @@ fn window(keys: &ModelKeys<'_>, shape: &Shape, put: &mut impl FnMut(&str, Value)
         }
         let base = keys.number(LOCAL_BASE)?.unwrap_or(DEFAULT_LOCAL_BASE);
         put("rope_local_base_freq", json!(base));
+    }
+    if keys.family == Family::Olmo3 {
+        let (all, local) = (super::rope::theta(keys)?, keys.number(LOCAL_BASE)?);
+        if local.is_some_and(|local| local != all) {
+            return Err(keys.refused(LOCAL_BASE, format!("{all}, as that of all layers")));
+        }
     }
     match size {
         Some(0) => put("sliding_window", Value::Null),

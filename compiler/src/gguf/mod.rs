@@ -31,7 +31,6 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use crate::gguf_error::GgufError;
 pub use blocks::BlockFormat;
-pub(crate) use blocks::q6_k_parts;
 pub(crate) use metadata::Metadata;
 pub(crate) use names::{gguf_name, hugging_face_name};
 pub(crate) use types::GgmlType;
@@ -50,6 +49,15 @@ const LEAST_TENSOR: u64 = 8 + 4 + 8 + 4 + 8;
 /// Lists that are kept however long: all others that are long are left out as they are read.
 const LONG_LISTS: [&str; 4] =
     ["tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.scores", "tokenizer.ggml.merges"];
+
+/// The `tokenizer.json` of a GGUF file, whose weights are not looked at and may be absent.
+///
+/// # Errors
+/// The file is damaged, has no tokenizer or one of a kind that is not supported.
+pub fn gguf_tokenizer(path: &Path) -> Result<Vec<u8>> {
+    let gguf = Gguf::open(path)?;
+    Ok(gguf.tokenizer(gguf.n_tokens()?)?.to_string().into_bytes())
+}
 
 /// An opened file: everything but the weights.
 #[derive(Debug)]

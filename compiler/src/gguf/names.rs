@@ -1,6 +1,6 @@
 //! Tensor names of llama.cpp's converters as Hugging Face writes them, which the rest of the compiler uses.
 
-use crate::family::{Family, NormPlace, fused_name};
+use crate::family::{Family, Fused, GATE_UP, NormPlace, QKV, fused_name};
 
 /// Parts of a layer that all families call so: their name there, and here.
 const PARTS: [(&str, &str); 9] = [
@@ -14,9 +14,8 @@ const PARTS: [(&str, &str); 9] = [
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_down", "mlp.down_proj"),
 ];
-/// Of families with projections in one tensor, and of the others.
-const FUSED: [(&str, &str); 2] = [("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")];
-const APART: [(&str, &str); 1] = [("ffn_up", "mlp.up_proj")];
+/// Projections that families may have in one tensor: what that is called, and what the last of them is called where it is apart.
+const FUSED: [(Fused, &str, Option<&str>); 2] = [(QKV, "attn_qkv", None), (GATE_UP, "ffn_up", Some("mlp.up_proj"))];
 /// Norms, by where a layer has them.
 const BEFORE: [(&str, &str); 1] = [("ffn_norm", "post_attention_layernorm")];
 const AFTER: [(&str, &str); 2] =
@@ -25,17 +24,26 @@ const BOTH: [(&str, &str); 3] = [AFTER[0], AFTER[1], ("ffn_norm", "pre_feedforwa
 /// Tensors outside of layers.
 const OUTER: [(&str, &str); 3] =
     [("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head")];
+/// The table of positions, of families that have one.
+const POSITIONS: (&str, &str) = ("position_embd", "model.position_embeddings");
+
+/// Those of a family.
+fn outer(family: Family) -> impl Iterator<Item = (&'static str, &'static str)> {
+    OUTER.into_iter().chain(family.info().learned_positions.then_some(POSITIONS))
+}
 
 /// All parts of a family's layers.
-fn parts(family: Family) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+fn parts(family: Family) -> impl Iterator<Item = (&'static str, &'static str)> {
     let info = family.info();
     let norms: &[_] = match info.norm_place {
         NormPlace::Before => &BEFORE,
         NormPlace::After => &AFTER,
         NormPlace::Both => &BOTH,
     };
-    let projections: &[_] = if info.fused { &FUSED } else { &APART };
-    PARTS.iter().chain(norms).chain(projections)
+    let projections = FUSED.into_iter().filter_map(|(fused, theirs, apart)| {
+        Some((theirs, if info.fused.contains(&fused) { fused.0 } else { apart? }))
+    });
+    PARTS.iter().chain(norms).copied().chain(projections)
 }
 
 /// A name without its end, and the end with its point.
@@ -47,7 +55,7 @@ fn cut(name: &str) -> Option<(&str, &str)> {
 /// Hugging Face's name; `None` for tensors that no model of the family has.
 pub(crate) fn hugging_face_name(name: &str, family: Family) -> Option<String> {
     let (name, end) = cut(name)?;
-    if let Some((_, ours)) = OUTER.iter().find(|(theirs, _)| *theirs == name) {
+    if let Some((_, ours)) = outer(family).find(|(theirs, _)| *theirs == name) {
         return Some(format!("{ours}{end}"));
     }
     let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
@@ -59,9 +67,9 @@ pub(crate) fn hugging_face_name(name: &str, family: Family) -> Option<String> {
 
 /// llama.cpp's name of a tensor that Hugging Face calls `name`, or of the one that holds it: the inverse of [`hugging_face_name`].
 pub(crate) fn gguf_name(name: &str, family: Family) -> Option<String> {
-    let whole = fused_name(name).filter(|_| family.info().fused);
+    let whole = fused_name(name, family.info().fused);
     let (name, end) = cut(whole.as_deref().unwrap_or(name))?;
-    if let Some((theirs, _)) = OUTER.iter().find(|(_, ours)| *ours == name) {
+    if let Some((theirs, _)) = outer(family).find(|(_, ours)| *ours == name) {
         return Some(format!("{theirs}{end}"));
     }
     let (layer, part) = name.strip_prefix("model.layers.")?.split_once('.')?;

@@ -21,26 +21,23 @@ pub(crate) enum GgmlType {
 }
 
 /// The types that are read, for messages.
-pub(crate) const READ: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K";
+pub(crate) const READ: &str =
+    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL or IQ4_XS";
 
 /// A type that is not read: number, name, and elements and bytes of a block where the format is still in use.
 type Unread = (u32, &'static str, Option<(usize, usize)>);
 
-const UNREAD: [Unread; 31] = [
+const UNREAD: [Unread; 27] = [
     (4, "Q4_2", None),
     (5, "Q4_3", None),
     (9, "Q8_1", Some((32, 40))),
-    (10, "Q2_K", Some((256, 84))),
-    (11, "Q3_K", Some((256, 110))),
     (15, "Q8_K", Some((256, 292))),
     (16, "IQ2_XXS", Some((256, 66))),
     (17, "IQ2_XS", Some((256, 74))),
     (18, "IQ3_XXS", Some((256, 98))),
     (19, "IQ1_S", Some((256, 50))),
-    (20, "IQ4_NL", Some((32, 18))),
     (21, "IQ3_S", Some((256, 110))),
     (22, "IQ2_S", Some((256, 82))),
-    (23, "IQ4_XS", Some((256, 136))),
     (24, "I8", Some((1, 1))),
     (25, "I16", Some((1, 2))),
     (26, "I32", Some((1, 4))),
@@ -74,6 +71,10 @@ impl GgmlType {
             12 => Self::Blocks(BlockFormat::Q4K),
             13 => Self::Blocks(BlockFormat::Q5K),
             14 => Self::Blocks(BlockFormat::Q6K),
+            10 => Self::Blocks(BlockFormat::Q2K),
+            11 => Self::Blocks(BlockFormat::Q3K),
+            20 => Self::Blocks(BlockFormat::IQ4_NL),
+            23 => Self::Blocks(BlockFormat::IQ4_XS),
             other => Self::Other(other),
         }
     }

@@ -6,7 +6,7 @@ use crate::family::Family;
 use std::path::Path;
 
 /// Keys of `config.json` and what they are made of: a key of the model's own, or a whole key.
-const KEYS: [(&str, &str); 21] = [
+const KEYS: [(&str, &str); 22] = [
     ("num_hidden_layers", ".block_count"),
     ("hidden_size", ".embedding_length"),
     ("num_attention_heads", ".attention.head_count"),
@@ -16,6 +16,7 @@ const KEYS: [(&str, &str); 21] = [
     ("max_position_embeddings", ".context_length"),
     ("rms_norm_eps", ".attention.layer_norm_rms_epsilon"),
     ("layer_norm_eps", ".attention.layer_norm_epsilon"),
+    ("layer_norm_epsilon", ".attention.layer_norm_epsilon"),
     ("rope_theta", ".rope.freq_base"),
     ("rope_local_base_freq", ".rope.freq_base_swa"),
     ("partial_rotary_factor", ".rope.dimension_count"),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::family::ModelSpec;
 use crate::json::Object;
 use crate::json::shown;
 use crate::{CompileError, Result};
@@ -69,7 +70,7 @@ fn matching<T: Copy>(table: &[(String, T)], module: &str) -> Option<T> {
 }
 
 /// Reads the document.
-pub(super) fn read(path: &Path, document: &Value) -> Result<AdapterConfig> {
+pub(super) fn read(path: &Path, document: &Value, spec: &ModelSpec) -> Result<AdapterConfig> {
     let config = Object::document(path, document)?;
     if let Some(kind) = config.text("peft_type")?
         && kind != "LORA"
@@ -96,6 +97,10 @@ pub(super) fn read(path: &Path, document: &Value) -> Result<AdapterConfig> {
     let alphas = table(&config, "alpha_pattern", |value| value.as_f64().filter(|a| *a > 0.0 && a.is_finite()))?;
     for key in SKIPPED {
         config.value(key);
+    }
+    if spec.learned_positions.is_some() {
+        // How GPT-2 stores the weights that are adapted.
+        config.flag("fan_in_fan_out")?;
     }
     for (key, value) in config.unread() {
         if !is_off(value) {

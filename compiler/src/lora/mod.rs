@@ -65,7 +65,7 @@ impl Adapter {
         }
         let path = dir.join(CONFIG);
         let document = crate::json::parse(&path, &fs::read(&path, LONGEST_CONFIG)?)?;
-        let config = config::read(&path, &document)?;
+        let config = config::read(&path, &document, spec)?;
         let weights = Checkpoint::of_file(&dir.join(WEIGHTS))?;
         let parts = tensors::read(&weights, &config, spec)?;
         let rank = parts.values().map(|part| part.rank).max().unwrap_or(0);

@@ -1,14 +1,14 @@
 //! Which tensor of an adapter belongs to which projection of the model.
 //!
 //! *Names*: `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight`. A projection that holds several of the model's, `qkv_proj`
-//! or `gate_up_proj`, has one A for all of them, and B has their rows one behind the other.
+//! `c_attn` or `gate_up_proj`, has one A for all of them, and B has their rows one behind the other.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::config::AdapterConfig;
 use crate::checkpoint::{Checkpoint, SourceDtype};
-use crate::family::ModelSpec;
+use crate::family::{ModelSpec, gpt2};
 use crate::{CompileError, Result};
 
 /// A projection of a layer.
@@ -113,7 +113,7 @@ pub(super) fn read(weights: &Checkpoint, config: &AdapterConfig, spec: &ModelSpe
             continue;
         }
         let (layer, targets) = place(module, spec).ok_or_else(|| {
-            let known: Vec<String> = MODULES.iter().map(|(part, _)| format!("`{part}`")).collect();
+            let known: Vec<String> = modules(spec).map(|part| format!("`{part}`")).collect();
             let n = spec.n_layers;
             bad(name, format!("expected a projection of one of {n} decoder layers: {}", known.join(", ")))
         })?;
@@ -149,9 +149,23 @@ pub(super) fn read(weights: &Checkpoint, config: &AdapterConfig, spec: &ModelSpe
     Ok(parts)
 }
 
+/// Names of the modules that an adapter of the model may change.
+fn modules(spec: &ModelSpec) -> impl Iterator<Item = String> {
+    MODULES.iter().filter_map(|(part, _)| {
+        if spec.learned_positions.is_none() {
+            return Some((*part).to_owned());
+        }
+        let stored = gpt2::stored_name(&format!("model.layers.0.{part}"), "")?;
+        stored.strip_prefix("h.0.").map(str::to_owned)
+    })
+}
+
 /// The layer of a module, and its projections.
 fn place(module: &str, spec: &ModelSpec) -> Option<(usize, &'static [Target])> {
+    let own = spec.learned_positions.and_then(|_| gpt2::own_name(module));
+    let module = own.as_deref().unwrap_or(module);
     let (digits, part) = module.strip_prefix("model.layers.")?.split_once('.')?;
     let layer = digits.parse::<usize>().ok().filter(|layer| *layer < spec.n_layers && layer.to_string() == digits)?;
-    MODULES.iter().find(|(name, _)| *name == part).map(|(_, targets)| (layer, *targets))
+    let (_, targets) = MODULES.iter().find(|(name, _)| *name == part)?;
+    (spec.gated || !targets.contains(&Target::Gate)).then_some((layer, *targets))
 }

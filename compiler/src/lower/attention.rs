@@ -90,7 +90,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
             ))
         };
         let (mut tables, mut local_tables) = (None, None);
-        match spec.local_rope {
+        match &spec.local_rope {
             None => tables = turns(None).then(|| inputs("")).transpose()?,
             Some(LocalRope::Table { .. }) => {
                 tables = turns(Some(false)).then(|| inputs("")).transpose()?;
@@ -105,8 +105,8 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
                         let sin = graph.columns(&format!("rope_sin_{name}"), &sin, step, pairs)?;
                         Ok::<_, crate::CompileError>((cos, sin))
                     };
-                    tables = turns(Some(false)).then(|| of_step("global", global_step)).transpose()?;
-                    local_tables = turns(Some(true)).then(|| of_step("local", local_step)).transpose()?;
+                    tables = turns(Some(false)).then(|| of_step("global", *global_step)).transpose()?;
+                    local_tables = turns(Some(true)).then(|| of_step("local", *local_step)).transpose()?;
                 }
             }
         }

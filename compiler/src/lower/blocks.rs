@@ -10,7 +10,6 @@
 use super::rounding_loss::RoundingLoss;
 use super::weight_format::{BLOCK, BlockBits, WeightSpec, is_power_of_two};
 use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
-use crate::gguf::q6_k_parts;
 use crate::{CompileError, Result};
 use genie_types::{Quant, TensorInfo};
 use half::f16;
@@ -30,11 +29,14 @@ pub(super) fn blocks(
         return Err(CompileError::NoBlocks { name: weight.name.clone(), dims: weight.dims.clone(), block: BLOCK });
     }
     let mut writer = BlockWriter::new(bits);
+    writer.bytes.reserve_exact(weight.n_elems() / if bits == BlockBits::Four { 2 } else { 1 });
     writer.scales.reserve_exact(weight.n_elems() / bits.block());
     let mut finite = weight.finite_check();
     match (&entry.dtype, bits) {
-        (_, BlockBits::Six) => {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_q6_k(raw, weight, &mut finite))?;
+        (SourceDtype::Blocks(format), BlockBits::Six) => {
+            for_each_raw(checkpoint, &weight.name, entry, |raw| {
+                writer.copy_two_levels(*format, raw, weight, &mut finite)
+            })?;
         }
         (SourceDtype::Blocks(format), bits)
             if bits.hold(*format) && is_power_of_two(weight.scale) && !checkpoint.is_changed(&weight.name) =>
@@ -96,10 +98,16 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Copies blocks of `Q6_K`.
-    fn copy_q6_k(&mut self, raw: &[u8], weight: &WeightSpec, finite: &mut FiniteCheck<'_>) -> Result<()> {
-        for block in raw.chunks_exact(BlockFormat::Q6K.bytes()) {
-            let (q, scales) = q6_k_parts(block);
+    /// Copies blocks of `Q6_K` or `Q3_K`.
+    fn copy_two_levels(
+        &mut self,
+        format: BlockFormat,
+        raw: &[u8],
+        weight: &WeightSpec,
+        finite: &mut FiniteCheck<'_>,
+    ) -> Result<()> {
+        for block in raw.chunks_exact(format.bytes()) {
+            let (q, scales) = format.two_levels(block);
             for scale in scales {
                 if scale.is_finite() {
                     finite.done += BLOCK / 2;
@@ -236,6 +244,41 @@ mod tests {
             prop_assert!(error(&four) <= error(&plainly) * 1.002, "{} above {}", error(&four), error(&plainly));
         }
 
+        /// Every format that is said to be copied gives the very numbers that its definition does.
+        #[test]
+        fn copied_blocks_keep_every_number(bytes in prop::collection::vec(any::<u8>(), 256), scale in -4000i16..4000) {
+            use BlockFormat::{IQ4_NL, Q3K, Q4_0, Q5_0, Q6K, Q8_0};
+            let scale = f16::from_f32(f32::from(scale) / 1024.0);
+            for (format, bits, half_at) in [
+                (Q4_0, BlockBits::Four, 0),
+                (Q4_0, BlockBits::Eight, 0),
+                (Q5_0, BlockBits::Eight, 0),
+                (Q8_0, BlockBits::Eight, 0),
+                (IQ4_NL, BlockBits::Eight, 0),
+                (Q6K, BlockBits::Six, 208),
+                (Q3K, BlockBits::Six, 108),
+            ] {
+                let mut raw = bytes[..format.bytes()].to_vec();
+                raw[half_at..half_at + 2].copy_from_slice(&scale.to_le_bytes());
+                let mut defined = vec![f32::NAN; format.elems()];
+                format.decode(&raw, &mut defined);
+                let spec = WeightSpec { dims: vec![1, format.elems()], ..spec(1.0) };
+                let (mut writer, mut finite) = (BlockWriter::new(bits), spec.finite_check());
+                match bits {
+                    BlockBits::Six => writer.copy_two_levels(format, &raw, &spec, &mut finite).unwrap(),
+                    _ => writer.copy(format, &raw, &spec, &mut finite).unwrap(),
+                }
+                prop_assert_eq!(&writer.loss, &RoundingLoss::default(), "{:?} is not rounded", format);
+                for (i, defined) in defined.iter().enumerate() {
+                    let q = match bits {
+                        BlockBits::Four => (writer.bytes[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
+                        BlockBits::Eight | BlockBits::Six => writer.bytes[i].cast_signed(),
+                    };
+                    prop_assert_eq!(f32::from(q) * writer.scales[i / bits.block()].0, *defined, "{:?} at {}", format, i);
+                }
+            }
+        }
+
         #[test]
         fn whole_numbers_are_found(x in -130f32..130.0) {
             prop_assert!((nearest(x) - x).abs() <= 0.5 && nearest(x).fract() == 0.0);
@@ -278,7 +321,7 @@ mod tests {
         raw[208..].copy_from_slice(&f16::from_f32(-0.37).to_le_bytes());
         let mut writer = BlockWriter::new(BlockBits::Six);
         let spec = WeightSpec { dims: vec![1, 256], ..spec(0.125) };
-        writer.copy_q6_k(&raw, &spec, &mut spec.finite_check()).unwrap();
+        writer.copy_two_levels(BlockFormat::Q6K, &raw, &spec, &mut spec.finite_check()).unwrap();
         let q = |i: usize| writer.bytes[i].cast_signed();
         assert_eq!([0, 1, 32, 64, 96].map(q), [63 - 32, -32, -32, 19 - 32, 32 - 32]);
         let d = f16::from_f32(-0.37).to_f32();
@@ -286,7 +329,7 @@ mod tests {
         assert_eq!(writer.loss, RoundingLoss::default(), "nothing was rounded");
 
         raw[208..].copy_from_slice(&f16::INFINITY.to_le_bytes());
-        let error = writer.copy_q6_k(&raw, &spec, &mut spec.finite_check()).unwrap_err();
+        let error = writer.copy_two_levels(BlockFormat::Q6K, &raw, &spec, &mut spec.finite_check()).unwrap_err();
         assert!(error.to_string().contains("weights must be finite"), "{error}");
     }
 

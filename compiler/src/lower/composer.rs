@@ -315,6 +315,11 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "Gelu", &[], &[x], x.dims.clone(), None)
     }
 
+    /// `max(x, 0)`.
+    pub(crate) fn relu(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
+        self.op(node, "Relu", &[], &[x], x.dims.clone(), None)
+    }
+
     /// Logistic function.
     pub(crate) fn sigmoid(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
         self.op(node, "Sigmoid", &[], &[x], x.dims.clone(), None)

@@ -44,10 +44,19 @@ impl EncodedWeight {
             Encoding::PerRow { largest } => per_row(checkpoint, weight, entry, format, largest)?,
             Encoding::Blocks(bits) => {
                 // Copied six-bit values lose nothing and need fewer bytes than eight-bit ones.
-                let six = entry.dtype == SourceDtype::Blocks(BlockFormat::Q6K)
+                let six = matches!(entry.dtype, SourceDtype::Blocks(format) if format.has_two_levels())
                     && is_power_of_two(weight.scale)
                     && !checkpoint.is_changed(&weight.name);
-                let bits = if six { BlockBits::Six } else { bits };
+                // A table of four bits stays one: it holds the same numbers.
+                let four = weight.role == Role::Embedding
+                    && entry.dtype == SourceDtype::Blocks(BlockFormat::Q4_0)
+                    && is_power_of_two(weight.scale)
+                    && !checkpoint.is_changed(&weight.name);
+                let bits = match (six, four) {
+                    (true, _) => BlockBits::Six,
+                    (_, true) => BlockBits::Four,
+                    _ => bits,
+                };
                 let (info, bytes, lost) = blocks(checkpoint, weight, entry, bits)?;
                 loss = lost;
                 (info, bytes)

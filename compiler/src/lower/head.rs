@@ -1,4 +1,4 @@
-//! The end of the model: final norm, LM head, `logits [1, n, vocab]`, bounded where the family does: `cap * tanh(..)`.
+//! The end of the model: final norm (and hidden states where they are wanted), LM head, `logits [1, n, vocab]`, bounded where the family does: `cap * tanh(..)`.
 
 use super::composer::TensorValue;
 use super::sink::GraphSink;
@@ -15,9 +15,16 @@ const HEAD_WEIGHT: &str = "lm_head_weight";
 pub(super) fn lower<S: GraphSink>(
     spec: &ModelSpec,
     builder: &mut LayerBuilder<S>,
-    final_norm: &Norm<TensorValue<S::Tensor>>,
-    head: &TensorValue<S::Tensor>,
+    final_norm: Option<&Norm<TensorValue<S::Tensor>>>,
+    (head, gives_features): (&TensorValue<S::Tensor>, bool),
 ) -> Result<()> {
+    if gives_features {
+        let LayerBuilder { graph, x, .. } = builder;
+        let h = norm::optional(spec, graph, "model_", x, final_norm)?;
+        let dims = h.dims.clone();
+        *x = graph.reshape("last_hidden_states_rows", &h, dims, Some(names::LAST_HIDDEN_STATES))?;
+    }
+    let final_norm = final_norm.filter(|_| !gives_features);
     let dims = vec![1, builder.variant.ar().get(), spec.vocab];
     lower_shaped(spec, builder, final_norm, head, dims)
 }
@@ -26,12 +33,12 @@ pub(super) fn lower<S: GraphSink>(
 pub(super) fn lower_shaped<S: GraphSink>(
     spec: &ModelSpec,
     builder: &mut LayerBuilder<S>,
-    final_norm: &Norm<TensorValue<S::Tensor>>,
+    final_norm: Option<&Norm<TensorValue<S::Tensor>>>,
     head: &TensorValue<S::Tensor>,
     dims: Vec<usize>,
 ) -> Result<()> {
     let LayerBuilder { graph, x, .. } = builder;
-    let h = norm::lower(spec, graph, "model_", x, final_norm)?;
+    let h = norm::optional(spec, graph, "model_", x, final_norm)?;
     let h = graph.rows("lm_head_rows_in", &h)?;
     let logits = graph.linear("lm_head", &h, head, None)?;
     finish(spec, builder, &logits, dims)
@@ -41,12 +48,12 @@ pub(super) fn lower_shaped<S: GraphSink>(
 pub(super) fn lower_with_input<S: GraphSink>(
     spec: &ModelSpec,
     builder: &mut LayerBuilder<S>,
-    final_norm: &Norm<TensorValue<S::Tensor>>,
+    final_norm: Option<&Norm<TensorValue<S::Tensor>>>,
 ) -> Result<()> {
     let LayerBuilder { graph, x, variant, .. } = builder;
     let (n, dtype) = (variant.ar().get(), graph.dtype());
     let weight = graph.input(HEAD_WEIGHT, vec![1, 1, spec.vocab, spec.hidden], dtype)?;
-    let h = norm::lower(spec, graph, "model_", x, final_norm)?;
+    let h = norm::optional(spec, graph, "model_", x, final_norm)?;
     let h = graph.reshape("lm_head_rows_in", &h, vec![1, 1, n, spec.hidden], None)?;
     let logits = graph.matmul_transposed("lm_head", &h, &weight)?;
     finish(spec, builder, &logits, vec![1, n, spec.vocab])

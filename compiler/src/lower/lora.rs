@@ -131,14 +131,16 @@ impl Source<'_> {
         for target in Target::ALL {
             crate::progress::go_on(self.progress)?;
             let Some(ranks) = ranks_at(self.adapters, layer, target) else { continue };
-            let spec = specs.linear(target);
+            let Some(spec) = specs.linear(target) else { continue };
             let (down, up) = self.join(layer, target, &spec.weight, &ranks)?;
             let mut handles = (Vec::new(), Vec::new());
             for builder in builders.iter_mut() {
                 handles.0.push(builder.graph.constant(&down)?);
                 handles.1.push(builder.graph.constant(&up)?);
             }
-            held.linear_mut(target).lora = Some(LowRank { down: handles.0, up: handles.1, ranks });
+            if let Some(held) = held.linear_mut(target) {
+                held.lora = Some(LowRank { down: handles.0, up: handles.1, ranks });
+            }
         }
         Ok(())
     }

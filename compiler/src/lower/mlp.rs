@@ -1,4 +1,5 @@
-//! The feed-forward half of a decoder layer: `x + down(act(gate(h)) * up(h))` with `h = norm(x)`, or with the norm behind `down`, or both.
+//! The feed-forward half of a decoder layer: `x + down(act(gate(h)) * up(h))` with `h = norm(x)`, or with the norm behind `down`, or both;
+//! without a gate, `x + down(act(up(h)))`.
 //!
 //! QNN has no SiLU: it is `g * sigmoid(g)`. Its `Gelu` is the one by the error function; the approximation
 //! `g/2 * (1 + tanh(c (g + 0.044715 g^3)))` with `c = sqrt(2 / pi)` is `g * sigmoid(2c g + 2c * 0.044715 g^3)`.
@@ -28,10 +29,18 @@ pub(super) fn lower<S: GraphSink>(
     let at = |part: &str| format!("model_layers_{layer}_mlp_{part}");
     let h = norm::optional(spec, graph, &format!("model_layers_{layer}_"), x, weights.before_mlp.as_ref())?;
     let h = graph.rows(&at("rows"), &h)?;
-    let gate = lora::linear(graph, &at("gate_proj"), &h, &weights.gate, strengths)?;
-    let up = lora::linear(graph, &at("up_proj"), &h, &weights.up, strengths)?;
-    let active = activate(spec.activation, graph, &at, &gate)?;
-    let inner = graph.mul(&at("gated"), &active, &up, None)?;
+    let inner = match &weights.gate {
+        Some(gate) => {
+            let gate = lora::linear(graph, &at("gate_proj"), &h, gate, strengths)?;
+            let up = lora::linear(graph, &at("up_proj"), &h, &weights.up, strengths)?;
+            let active = activate(spec.activation, graph, &at, &gate)?;
+            graph.mul(&at("gated"), &active, &up, None)?
+        }
+        None => {
+            let up = lora::linear(graph, &at("up_proj"), &h, &weights.up, strengths)?;
+            activate(spec.activation, graph, &at, &up)?
+        }
+    };
     let down = lora::linear(graph, &at("down_proj"), &inner, &weights.down, strengths)?;
     let mut down = graph.reshape(&at("down_rows"), &down, x.dims.clone(), None)?;
     if let Some(scale) = shared.as_ref().and_then(|shared| shared.residual.as_ref()) {
@@ -49,6 +58,7 @@ fn activate<S: GraphSink>(
 ) -> Result<TensorValue<S::Tensor>> {
     let argument = match activation {
         Activation::Gelu => return graph.gelu(&at("gelu"), gate),
+        Activation::Relu => return graph.relu(&at("relu"), gate),
         Activation::Silu => gate.clone(),
         Activation::GeluTanh => {
             let linear = graph.scalar(&at("gelu_linear"), GELU_LINEAR)?;

@@ -10,6 +10,7 @@ mod attention;
 mod blocks;
 mod cache_rows;
 mod composer;
+mod eagle;
 mod encode;
 mod head;
 mod layer;
@@ -133,6 +134,11 @@ pub(crate) fn lower<S: GraphSink>(
         Some(_) => None,
     };
 
+    let positions = match weights::positions(spec, &split.layers) {
+        Some(table) => Some(source.load(&table, graphs.iter_mut().map(|(_, graph)| graph))?),
+        None => None,
+    };
+
     let mut builders = Vec::with_capacity(graphs.len());
     for (i, ((variant, mut graph), input)) in graphs.into_iter().zip(inputs).enumerate() {
         let x = match &table {
@@ -141,6 +147,13 @@ pub(crate) fn lower<S: GraphSink>(
                 embed(spec, &mut graph, &table[i], &input, out)?
             }
             None => input,
+        };
+        let x = match &positions {
+            Some(table) => {
+                let ids = graph.input(names::POSITION_IDS, vec![1, variant.ar().get()], Dtype::I32)?;
+                add_positions(&mut graph, &x, &table[i], &ids)?
+            }
+            None => x,
         };
         let shared = match split.layers.is_empty() {
             true => None,
@@ -151,6 +164,10 @@ pub(crate) fn lower<S: GraphSink>(
             adapters => Some(lora::Strengths::declare(adapters, split.layers.clone(), form, &mut graph)?),
         };
         builders.push(LayerBuilder { variant, graph, x, shared, strengths });
+    }
+
+    if split.layers.start == 0 && !split.layers.is_empty() {
+        eagle::lower(spec, &mut builders, source)?;
     }
 
     let rows_only =
@@ -190,11 +207,14 @@ pub(crate) fn lower<S: GraphSink>(
         };
         let table = table.map(of_ending);
         let mut ending: Vec<_> = builders.iter_mut().filter(|f| !rows_only(f)).collect();
-        let norm =
-            weights::final_norm(spec).try_map(&mut |w| source.load(w, ending.iter_mut().map(|f| &mut f.graph)))?;
+        let norm = weights::final_norm(spec);
+        let norm = norm
+            .map(|norm| norm.try_map(&mut |w| source.load(w, ending.iter_mut().map(|f| &mut f.graph))))
+            .transpose()?;
+        let norm_of = |i: usize| norm.as_ref().map(|norm| norm.map(|per_graph| per_graph[i].clone()));
         if source.kinds.head_weight_input {
             for (i, builder) in ending.into_iter().enumerate() {
-                head::lower_with_input(spec, builder, &norm.map(|per_graph| per_graph[i].clone()))?;
+                head::lower_with_input(spec, builder, norm_of(i).as_ref())?;
             }
         } else {
             // A tied head in the embedding's split is the same tensor; in another split it has the same bytes.
@@ -203,7 +223,7 @@ pub(crate) fn lower<S: GraphSink>(
                 None => source.load(&weights::lm_head(spec, source.format), ending.iter_mut().map(|f| &mut f.graph))?,
             };
             for (i, builder) in ending.into_iter().enumerate() {
-                head::lower(spec, builder, &norm.map(|per_graph| per_graph[i].clone()), &head[i])?;
+                head::lower(spec, builder, norm_of(i).as_ref(), (&head[i], source_kinds.hidden_states))?;
             }
         }
     }
@@ -224,6 +244,18 @@ fn embed<S: GraphSink>(
     let rows = graph.gather("model_embed_rows", table, ids, None)?;
     let scale = graph.scalar("embedding_scale", spec.factors.embedding as f32)?;
     graph.mul("model_embed_tokens", &rows, &scale, out)
+}
+
+/// The embeddings `[1, n, hidden]` with the rows of the learned positions added.
+fn add_positions<S: GraphSink>(
+    graph: &mut Composer<S>,
+    x: &TensorValue<S::Tensor>,
+    table: &TensorValue<S::Tensor>,
+    positions: &TensorValue<S::Tensor>,
+) -> Result<TensorValue<S::Tensor>> {
+    let rows = graph.gather("model_position_rows", table, positions, None)?;
+    let rows = graph.reshape("model_position_embeddings", &rows, x.dims.clone(), None)?;
+    graph.add("model_positions", x, &rows, None)
 }
 
 /// The LM head's weight `[vocab, hidden]` in the graphs' float type.

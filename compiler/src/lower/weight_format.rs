@@ -20,6 +20,8 @@ pub(crate) enum Role {
     Bias,
     /// `[hidden]` or `[head_dim]`.
     Norm,
+    /// `[positions, hidden]`, rows gathered by position.
+    Positions,
 }
 
 /// One tensor to load.
@@ -135,7 +137,7 @@ impl Format {
                 Encoding::Blocks(BlockBits::Eight)
             }
             (Weights::Q4_0, Role::Linear) => Encoding::Blocks(BlockBits::Four),
-            (_, Role::Bias | Role::Norm) | (Weights::Float | Weights::W8 | Weights::W4, _) => {
+            (_, Role::Bias | Role::Norm | Role::Positions) | (Weights::Float | Weights::W8 | Weights::W4, _) => {
                 Encoding::Float(self.precision)
             }
         }

@@ -14,6 +14,7 @@ use super::weight_format::{Format, LinearForm, Role, WeightSpec, is_power_of_two
 use crate::family::{ModelSpec, NormKind, NormPlace, QkNorm};
 use crate::lora::Target;
 use crate::{Result, Weights};
+use core::ops::Range;
 
 /// A weight and its bias.
 #[derive(Clone, Debug)]
@@ -45,7 +46,8 @@ pub(super) struct LayerWeights<W> {
     pub(super) o: Linear<W>,
     pub(super) after_attention: Option<Norm<W>>,
     pub(super) before_mlp: Option<Norm<W>>,
-    pub(super) gate: Linear<W>,
+    /// None where the feed-forward part has no gate.
+    pub(super) gate: Option<Linear<W>>,
     pub(super) up: Linear<W>,
     pub(super) down: Linear<W>,
     pub(super) after_mlp: Option<Norm<W>>,
@@ -78,30 +80,30 @@ impl<W> Norm<W> {
 }
 
 impl<W> LayerWeights<W> {
-    /// The linear layer of a projection.
-    pub(super) fn linear(&self, target: Target) -> &Linear<W> {
-        match target {
+    /// The linear layer of a projection; none for the gate of a feed-forward part without one.
+    pub(super) fn linear(&self, target: Target) -> Option<&Linear<W>> {
+        Some(match target {
             Target::Q => &self.q,
             Target::K => &self.k,
             Target::V => &self.v,
             Target::O => &self.o,
-            Target::Gate => &self.gate,
+            Target::Gate => self.gate.as_ref()?,
             Target::Up => &self.up,
             Target::Down => &self.down,
-        }
+        })
     }
 
     /// The same, to be changed.
-    pub(super) fn linear_mut(&mut self, target: Target) -> &mut Linear<W> {
-        match target {
+    pub(super) fn linear_mut(&mut self, target: Target) -> Option<&mut Linear<W>> {
+        Some(match target {
             Target::Q => &mut self.q,
             Target::K => &mut self.k,
             Target::V => &mut self.v,
             Target::O => &mut self.o,
-            Target::Gate => &mut self.gate,
+            Target::Gate => self.gate.as_mut()?,
             Target::Up => &mut self.up,
             Target::Down => &mut self.down,
-        }
+        })
     }
 
     /// Replaces every tensor, in the order of use.
@@ -118,7 +120,7 @@ impl<W> LayerWeights<W> {
             o: self.o.try_map(f)?,
             after_attention: norm(&self.after_attention, f)?,
             before_mlp: norm(&self.before_mlp, f)?,
-            gate: self.gate.try_map(f)?,
+            gate: self.gate.as_ref().map(|gate| gate.try_map(f)).transpose()?,
             up: self.up.try_map(f)?,
             down: self.down.try_map(f)?,
             after_mlp: norm(&self.after_mlp, f)?,
@@ -140,6 +142,12 @@ pub(super) fn embedding(spec: &ModelSpec) -> WeightSpec {
     weight("model.embed_tokens.weight".into(), vec![spec.vocab, spec.hidden], Role::Embedding)
 }
 
+/// The table of learned positions, of the split that has the first layer.
+pub(super) fn positions(spec: &ModelSpec, layers: &Range<usize>) -> Option<WeightSpec> {
+    let rows = spec.learned_positions.filter(|_| layers.contains(&0))?;
+    Some(weight("model.position_embeddings.weight".into(), vec![rows, spec.hidden], Role::Positions))
+}
+
 /// A norm, at a place in the model, with a factor on what it gives.
 fn norm(spec: &ModelSpec, at: &str, name: &'static str, width: usize, scale: f64) -> Norm<WeightSpec> {
     let part = |part: &str, role| weight(format!("{at}{name}.{part}"), vec![width], role);
@@ -148,10 +156,24 @@ fn norm(spec: &ModelSpec, at: &str, name: &'static str, width: usize, scale: f64
     Norm { name, weight: WeightSpec { offset, scale, ..part("weight", Role::Norm) }, bias }
 }
 
-/// The norm before the LM head.
-pub(super) fn final_norm(spec: &ModelSpec) -> Norm<WeightSpec> {
+/// What makes the residual stream of an EAGLE head, from the embedding and a hidden state side by side.
+pub(super) fn eagle_fc(spec: &ModelSpec) -> Option<Linear<WeightSpec>> {
+    let head = spec.eagle?;
+    let part = |part: &str, dims, role| weight(format!("model.fc.{part}"), dims, role);
+    Some(Linear {
+        weight: part("weight", vec![spec.hidden, 2 * spec.hidden], Role::Linear),
+        bias: head.fc_bias.then(|| part("bias", vec![spec.hidden], Role::Bias)),
+        lora: None,
+    })
+}
+
+/// The norm before the LM head; an EAGLE head has none.
+pub(super) fn final_norm(spec: &ModelSpec) -> Option<Norm<WeightSpec>> {
+    if spec.eagle.is_some() {
+        return None;
+    }
     let scale = spec.factors.logits / spec.factors.logits_cap.unwrap_or(1.0);
-    norm(spec, "model.", "norm", spec.hidden, scale)
+    Some(norm(spec, "model.", "norm", spec.hidden, scale))
 }
 
 /// The LM head. A tied one is the embedding's tensor, but in another format it is another tensor with the same source.
@@ -221,8 +243,9 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: usize, format: Format) -> LayerW
         NormPlace::Both => "pre_feedforward_layernorm",
         NormPlace::Before | NormPlace::After => "post_attention_layernorm",
     };
+    let has_first = layer > 0 || spec.eagle.is_none_or(|head| head.first_norm);
     LayerWeights {
-        before_attention: layer_norm(norm_place.before(), "input_layernorm", 1.0),
+        before_attention: layer_norm(norm_place.before() && has_first, "input_layernorm", 1.0),
         q: linear("self_attn.q_proj", q_out, hidden, biases.qkv, q_scale),
         k: linear("self_attn.k_proj", kv_out, hidden, biases.qkv, 1.0),
         v: linear("self_attn.v_proj", kv_out, hidden, biases.qkv, 1.0),
@@ -231,7 +254,7 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: usize, format: Format) -> LayerW
         o: linear("self_attn.o_proj", hidden, q_out, biases.o, added),
         after_attention: layer_norm(norm_place.after(), "post_attention_layernorm", normed),
         before_mlp: layer_norm(norm_place.before(), before_mlp, 1.0),
-        gate: linear("mlp.gate_proj", ffn, hidden, biases.mlp, 1.0),
+        gate: spec.gated.then(|| linear("mlp.gate_proj", ffn, hidden, biases.mlp, 1.0)),
         up: linear("mlp.up_proj", ffn, hidden, biases.mlp, 1.0),
         down: linear("mlp.down_proj", hidden, ffn, biases.mlp, added),
         after_mlp: layer_norm(norm_place.after(), "post_feedforward_layernorm", normed),
@@ -244,11 +267,15 @@ pub(super) fn of_split(spec: &ModelSpec, split: &Split, format: Format) -> Vec<W
     if split.input.is_none() {
         all.push(embedding(spec));
     }
+    if let Some(fc) = eagle_fc(spec).filter(|_| split.layers.start == 0 && !split.layers.is_empty()) {
+        all.extend(std::iter::once(fc.weight).chain(fc.bias));
+    }
+    all.extend(positions(spec, &split.layers));
     for layer in split.layers.clone() {
         of_layer(spec, layer, format).map(|w| all.push(w.clone()));
     }
     if split.has_head {
-        all.extend(final_norm(spec).all().cloned());
+        all.extend(final_norm(spec).iter().flat_map(Norm::all).cloned());
         if split.input.is_some() || !shares_table(spec, format) {
             all.push(lm_head(spec, format));
         }

@@ -4,6 +4,7 @@ use super::TestModel;
 use super::random::Noise;
 use crate::Result;
 use crate::checkpoint::file_header;
+use crate::family::gpt2;
 use crate::lora::MODULES;
 use serde_json::json;
 use std::path::Path;
@@ -20,7 +21,8 @@ pub struct TestAdapter {
     pub alpha: f64,
     /// `use_rslora`.
     pub by_root: bool,
-    /// The modules that it changes, by the last part of their names; in families with fused projections `qkv_proj`, `gate_up_proj`.
+    /// The modules that it changes, by the last part of their names; in families with fused projections `qkv_proj`, `gate_up_proj`;
+    /// in GPT-2 `c_attn`, `c_proj`, `c_fc`.
     pub targets: Vec<&'static str>,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -29,9 +31,11 @@ pub struct TestAdapter {
 impl TestAdapter {
     /// Rank 4, scaling 2, every projection of the model.
     pub fn tiny(model: &TestModel) -> Self {
-        let targets: &[&str] = match model.family.info().fused {
-            true => &["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
-            false => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+        let info = model.family.info();
+        let targets: &[&str] = match info.fused {
+            _ if info.learned_positions => &["c_attn", "c_proj", "c_fc"],
+            [] => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+            _ => &["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
         };
         Self { rank: 4, alpha: 8.0, by_root: false, targets: targets.to_vec(), seed: 1 }
     }
@@ -51,7 +55,7 @@ impl TestAdapter {
         let config = json!({
             "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": null, "r": self.rank,
             "lora_alpha": self.alpha, "use_rslora": self.by_root, "target_modules": self.targets, "bias": "none",
-            "lora_dropout": 0.05, "fan_in_fan_out": false, "inference_mode": true, "init_lora_weights": true,
+            "lora_dropout": 0.05, "fan_in_fan_out": model.family.info().learned_positions, "inference_mode": true, "init_lora_weights": true,
             "modules_to_save": null, "rank_pattern": {}, "alpha_pattern": {}, "use_dora": false,
         });
         crate::fs::write(&dir.join("adapter_config.json"), format!("{config:#}\n").as_bytes())?;
@@ -60,12 +64,15 @@ impl TestAdapter {
         let mut tensors: Vec<(String, Vec<usize>, f32)> = Vec::new();
         for layer in 0..model.layers {
             for (part, targets) in MODULES {
-                if !self.targets.iter().any(|target| part.ends_with(&format!(".{target}"))) {
-                    continue;
-                }
+                let module = match model.family.info().learned_positions {
+                    true => gpt2::stored_name(&format!("model.layers.{layer}.{part}"), gpt2::PREFIX),
+                    false => Some(format!("model.layers.{layer}.{part}")),
+                };
+                let is_target = |module: &String| self.targets.iter().any(|t| module.ends_with(&format!(".{t}")));
+                let Some(module) = module.filter(is_target) else { continue };
                 let inner = targets[0].dims(&spec).1;
                 let out = targets.iter().map(|target| target.dims(&spec).0).sum();
-                let at = format!("base_model.model.model.layers.{layer}.{part}");
+                let at = format!("base_model.model.{module}");
                 let (a, b) = (1.0 / (inner as f32).sqrt(), STRENGTH / (self.rank as f32).sqrt());
                 tensors.push((format!("{at}.lora_A.weight"), vec![self.rank, inner], a));
                 tensors.push((format!("{at}.lora_B.weight"), vec![out, self.rank], b));

@@ -4,7 +4,7 @@ use super::files::{RMS_EPS, tensors, values};
 use super::{
     BOS, EMBEDDING, EOS, LOGITS, LOGITS_CAP, RESIDUAL, SCORES, SCORES_CAP, TestModel, WINDOW_PATTERN, tokenizer,
 };
-use crate::family::{FactorKeys, Family, ModelSpec, NormKind, RopeScaling};
+use crate::family::{FactorKeys, Family, ModelSpec, NormKind, RopeScaling, SlidingWindow};
 use crate::gguf::gguf_name;
 use crate::{CompileError, Result};
 use half::f16;
@@ -203,12 +203,14 @@ impl TestModel {
             if rows && spec.family.info().gguf_paired_heads {
                 values = paired(&values, values.len() / tensor.dims[0], spec.head_dim);
             }
+            // Tables of positions stay as they are, as `llama-quantize` leaves them.
+            let is_matrix = tensor.dims.len() == 2 && !tensor.name.contains("position_embeddings");
             let (ty, bytes) = match matrices {
-                Matrices::F16 if tensor.dims.len() == 2 => {
+                Matrices::F16 if is_matrix => {
                     (1, values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect())
                 }
-                Matrices::Q8_0 if tensor.dims.len() == 2 => (8, q8_0(&values)),
-                Matrices::Q4_0 if tensor.dims.len() == 2 => (2, q4_0(&values)),
+                Matrices::Q8_0 if is_matrix => (8, q8_0(&values)),
+                Matrices::Q4_0 if is_matrix => (2, q4_0(&values)),
                 _ => (0, values.iter().flat_map(|v| v.to_le_bytes()).collect()),
             };
             let name = gguf_name(&tensor.name, self.family).unwrap_or_else(|| tensor.name.clone());
@@ -247,8 +249,10 @@ impl TestModel {
                     set("attn_logit_softcapping", float(SCORES_CAP));
                     set("final_logit_softcapping", float(LOGITS_CAP));
                 }
-                set("attention.sliding_window_pattern", GgufValue::U32(WINDOW_PATTERN as u32));
             }
+        }
+        if matches!(info.sliding_window, SlidingWindow::AllBut { .. }) {
+            set("attention.sliding_window_pattern", GgufValue::U32(WINDOW_PATTERN as u32));
         }
         if self.activation != info.defaults.activation {
             return bad("activations that a GGUF file does not state:", 1, "that of the family");
@@ -256,7 +260,7 @@ impl TestModel {
         if info.no_rope_keys && self.no_rope_interval != 4 {
             return bad("an interval of layers that do not rotate, in a GGUF file, of", self.no_rope_interval, "4");
         }
-        if matches!(self.family, Family::Phi3 | Family::Gemma2 | Family::Gemma3) {
+        if matches!(self.family, Family::Phi3 | Family::Gemma2 | Family::Gemma3 | Family::Olmo3) {
             set("attention.sliding_window", GgufValue::U32(self.window as u32));
         }
         if matches!(self.family, Family::Phi3 | Family::StableLm) {
@@ -322,7 +326,7 @@ fn paired(values: &[f32], cols: usize, head_dim: usize) -> Vec<f32> {
 fn q8_0(values: &[f32]) -> Vec<u8> {
     let block = |block: &[f32]| {
         let scale = f16::from_f32(block.iter().fold(0.0f32, |m, v| m.max(v.abs())) / 127.0);
-        let code = |v: &f32| ((v / scale.to_f32()).round().clamp(-127.0, 127.0) as i8).cast_unsigned();
+        let code = |v: &f32| ((v / scale.to_f32()).round_ties_even().clamp(-127.0, 127.0) as i8).cast_unsigned();
         scale.to_le_bytes().into_iter().chain(block.iter().map(code)).collect::<Vec<u8>>()
     };
     values.chunks(32).flat_map(block).collect()

@@ -5,6 +5,7 @@
 //! choices stable under f16.
 
 mod adapter;
+mod eagle;
 mod files;
 mod gguf;
 mod random;
@@ -13,11 +14,12 @@ mod tests;
 mod tokenizer;
 
 pub use adapter::TestAdapter;
+pub use eagle::TestEagle;
 pub use gguf::{DraftTensor, GgufDraft, GgufValue, Matrices};
 
 use crate::family::{
-    Activation, FactorKeys, Factors, Family, LocalRope, ModelSpec, Rope, RopeScaling, SamplerDefaults, SlidingWindow,
-    SpecialTokens, Window,
+    Activation, FactorKeys, Factors, Family, LocalPositions, LocalRope, ModelSpec, Rope, RopeScaling, SamplerDefaults,
+    SlidingWindow, SpecialTokens, Window,
 };
 use crate::{CompileError, Result};
 use genie_types::{Llama3Scaling, TokenId};
@@ -110,14 +112,17 @@ impl TestModel {
             layers: 2,
             hidden: 64,
             heads: 4,
-            kv_heads: 2,
+            kv_heads: if family.info().learned_positions { 4 } else { 2 },
             head_dim: if family.info().defaults.head_dim.is_some() { 32 } else { 16 },
             ffn: 96,
             vocab: 320,
             tied: true,
             attention_bias: false,
             mlp_bias: false,
-            rope_theta: if family.info().local_theta.is_some() { 1_000_000.0 } else { 10_000.0 },
+            rope_theta: match family.info().local_positions {
+                LocalPositions::OwnBase(_) => 1_000_000.0,
+                LocalPositions::Same | LocalPositions::Unscaled => 10_000.0,
+            },
             scaling: None,
             activation: family.info().defaults.activation,
             rotary_part: if family.info().defaults.rotary_part == 1.0 { 1.0 } else { 0.5 },
@@ -136,7 +141,8 @@ impl TestModel {
 
     /// More than 64 MiB of weights in float16, which the host backend does not compare while it loads them.
     pub fn large(family: Family) -> Self {
-        Self { hidden: 512, heads: 8, kv_heads: 2, head_dim: 64, ffn: 11_264, ..Self::tiny(family) }
+        let kv_heads = if family.info().learned_positions { 8 } else { 2 };
+        Self { hidden: 512, heads: 8, kv_heads, head_dim: 64, ffn: 11_264, ..Self::tiny(family) }
     }
 
     /// Scaling numbers that matter for contexts of a few hundred tokens, as Llama 3.1's do for thousands.
@@ -181,7 +187,8 @@ impl TestModel {
         matches!(self.family.info().factors, FactorKeys::Gemma { caps: [Some(_), _] })
     }
 
-    fn window(&self) -> Option<Window> {
+    /// The window, and which layers have it.
+    pub(crate) fn window(&self) -> Option<Window> {
         let every = match self.family.info().sliding_window {
             SlidingWindow::AllBut { .. } => WINDOW_PATTERN,
             _ => usize::MAX,
@@ -200,6 +207,14 @@ impl TestModel {
         }
         if self.head_dim == 0 || !self.head_dim.is_multiple_of(2) {
             return bad("a head width of", self.head_dim, "an even number");
+        }
+        let whole = self.heads * self.head_dim == self.hidden && self.kv_heads == self.heads;
+        if self.family.info().learned_positions && !whole {
+            return bad(
+                "a GPT-2 with heads of",
+                self.head_dim,
+                "the width over the heads, as many of keys as of queries",
+            );
         }
         if self.layers == 0 || self.hidden == 0 || self.ffn == 0 {
             return bad("an extent of", 0, "at least 1");
@@ -230,20 +245,25 @@ impl TestModel {
             norm_place: family.norm_place,
             norm_eps: files::RMS_EPS as f32,
             activation: self.activation,
+            gated: family.gated,
             factors: self.factors(),
             rope: Rope { theta: self.rope_theta, scaling: self.scaling.clone(), part: self.rotary_part },
-            local_rope: family.local_theta.map(|theta| match self.scaling {
-                None => LocalRope::Columns { global_step: 3, local_step: 2 },
-                Some(_) => LocalRope::Table { theta },
-            }),
+            local_rope: match (family.local_positions, &self.scaling) {
+                (LocalPositions::Same, _) | (LocalPositions::Unscaled, None) => None,
+                (LocalPositions::OwnBase(_), None) => Some(LocalRope::Columns { global_step: 3, local_step: 2 }),
+                (LocalPositions::OwnBase(theta), Some(_)) => Some(LocalRope::Table { theta, scaling: None }),
+                (LocalPositions::Unscaled, Some(_)) => Some(LocalRope::Table { theta: self.rope_theta, scaling: None }),
+            },
             rotated_layers: (0..self.layers)
-                .map(|i| !family.no_rope_keys || (i + 1) % self.no_rope_interval != 0)
+                .map(|i| !family.learned_positions && (!family.no_rope_keys || (i + 1) % self.no_rope_interval != 0))
                 .collect(),
+            learned_positions: family.learned_positions.then_some(self.max_positions),
             window: self.window(),
             max_positions: Some(self.max_positions),
             tied: self.tied,
             biases: family.biases(|key| if key == "mlp_bias" { self.mlp_bias } else { self.attention_bias }),
             qk_norm: family.qk_norm,
+            eagle: None,
             tokens: SpecialTokens { bos: family.prepends_bos.then_some(BOS), eos: vec![EOS], pad: None },
             sampler: SamplerDefaults::default(),
         }

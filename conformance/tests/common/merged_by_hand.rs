@@ -28,9 +28,12 @@ pub fn merged(model: &Path, adapters: &[(PathBuf, f64)], to: &Path) {
             let (rank, inner) = (dims[0], dims[1]);
             let (_, b) = &matrices[&name.replace(".lora_A.", ".lora_B.")];
             let target = name.strip_prefix("base_model.model.").unwrap().replace(".lora_A.", ".");
-            let (_, w) = weights.get_mut(&target).unwrap_or_else(|| panic!("no weight {target}"));
+            // GPT-2 stores `[in, out]`.
+            let turned = target.starts_with("transformer.");
+            let (shape, w) = weights.get_mut(&target).unwrap_or_else(|| panic!("no weight {target}"));
             for (i, value) in w.iter_mut().enumerate() {
-                let (row, column) = (i / inner, i % inner);
+                let out = shape[1];
+                let (row, column) = if turned { (i % out, i / out) } else { (i / inner, i % inner) };
                 let sum: f64 = (0..rank).map(|k| f64::from(b[row * rank + k]) * f64::from(a[k * inner + column])).sum();
                 *value = (f64::from(*value) + factor * sum) as f32;
             }

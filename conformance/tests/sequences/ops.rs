@@ -130,8 +130,8 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Several sequences may be too many for the few slots of a window group, which admission does not know: refused before
-    /// a step runs, or, behind steps that have dropped rows, with all lost and said so.
+    /// Several sequences may be too many for the few slots of a window group. The planner foresees that for whole requests; what
+    /// it lets through is refused before a step runs, or, behind steps that have dropped rows, with all lost and said so.
     fn crowded(&mut self, e: EngineError, op: &Op) -> Outcome {
         match e {
             EngineError::Kv(KvError::PastTooLong { .. }) if self.windowed => {}

@@ -9,8 +9,8 @@ use engine::{
     LoraGroup, LutDtype,
 };
 pub use genie_bundle::config::{
-    BackendSettings, ConfigError, ContextSettings, EngineRole, GrammarSettings, HarmonySettings, KindBlocks, Problem,
-    Target,
+    BackendSettings, BatchingSettings, ConfigError, ContextSettings, EngineRole, GrammarSettings, HarmonySettings,
+    KindBlocks, Problem, Target,
 };
 use genie_bundle::config::{
     EmbeddingSettings, LongContextKind, LongContextSettings, MultiStreamSettings, TableDtype, TableNumbers,
@@ -99,6 +99,11 @@ impl DialogConfig {
     /// The config's folder, where relative paths start.
     pub fn base(&self) -> &Path {
         self.genie.base()
+    }
+
+    /// How requests share steps where many are served, if the config says it.
+    pub fn batching(&self) -> Option<&BatchingSettings> {
+        self.genie.engine().batching.as_ref()
     }
 
     /// Special tokens and the context's size.
@@ -242,6 +247,7 @@ fn engine(genie: &GenieConfig) -> EngineConfig {
     config.retention_order = genie.backend().retention_order.clone();
     config.dump = genie.debug().map(dump);
     config.pd = from.pd_fusion.as_ref().map(|pd| PairConfig {
+        enable: pd.enable,
         total_len: pd.total_len,
         prefill_len: pd.prefill_len,
         in_place: pd.in_place,

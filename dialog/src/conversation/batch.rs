@@ -20,7 +20,7 @@ use super::query_plan::{self, QueryPlan};
 use super::query_state::QueryState;
 use super::reply_text::StopRules;
 use crate::kinds::DialogKind;
-use crate::sampler::{Penalties, SamplerRules};
+use crate::sampler::{SamplerRules, Window};
 
 /// What a dialog keeps between batch queries.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct Kept {
     /// The last token drawn, if the model has not processed it.
     unprocessed: Option<TokenId>,
     /// The window of the penalties.
-    window: Penalties,
+    window: Window,
     /// How far its reply has come in what it must follow.
     grammar: Option<Box<Constraint>>,
 }

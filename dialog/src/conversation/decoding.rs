@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use engine::{EngineError, PrefixCache, SeqId, TokenModel};
+use engine::{EngineError, PlanError, PrefixCache, SeqId, TokenModel};
 use genie_types::TokenId;
 use grammar::{Allowed, Constraint};
 
@@ -14,7 +14,7 @@ use super::lanes::Lane;
 use super::query_state::QueryState;
 use super::stop::Match;
 use crate::config::ContextSettings;
-use crate::sampler::{Penalties, Sampler, SamplerRules};
+use crate::sampler::{Sampler, SamplerRules, Window};
 
 /// The state of a reply, lent to a [`DialogKind`](crate::kinds::DialogKind) for one step. [`advance`](Self::advance)
 /// delivers one token, [`verify`](Self::verify) several.
@@ -441,7 +441,7 @@ impl ReplyWriter<'_> {
     /// Draws a token of a reply with a window of penalties and a grammar of its own.
     pub(super) fn sample_for(
         &mut self,
-        window: &mut Penalties,
+        window: &mut Window,
         mut grammar: Option<&mut Constraint>,
         logits: &[f32],
     ) -> Result<TokenId, DialogError> {
@@ -479,6 +479,7 @@ impl ReplyWriter<'_> {
         }
         let query = &mut *self.query;
         query.tokens.push(token);
+        query.logprobs.extend(self.sampler.take_logprobs(token));
         query.kpis.n_generated += 1;
         query.before_last = Some(query.reply_text.clone());
         let found = query.reply_text.push(&query.rules, token, place, &mut query.text)?;
@@ -516,7 +517,8 @@ pub(crate) fn constrained<'r>(
     }
 }
 
-/// Whether the model has no place for the tokens.
+/// Whether the model has no place for the tokens: the context is full, or none of the graphs has a past that holds its rows, as
+/// where the narrowest one is wide.
 pub(super) fn is_overflow(e: &EngineError) -> bool {
-    matches!(e, EngineError::Overflow(_))
+    matches!(e, EngineError::Overflow(_) | EngineError::Plan(PlanError::NoRoom { .. }))
 }

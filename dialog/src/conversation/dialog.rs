@@ -106,11 +106,13 @@ impl Dialog {
             tracing::warn!(config = context.size, model = model.context_size(), "context size is cut to the model's");
         }
         let control = Control::new(None, model.stop_flag().unwrap_or_default());
+        let mut sampler = Sampler::new(sampler);
+        sampler.learn_breakers(&tokenizer);
         Self {
             model,
             second: None,
             tokenizer,
-            sampler: Sampler::new(sampler),
+            sampler,
             kind: Box::new(Basic),
             context,
             rules: StopRules::default(),
@@ -510,6 +512,7 @@ impl Dialog {
     pub fn set_sampler(&mut self, settings: SamplerSettings) {
         let callback = self.sampler.callback().cloned();
         self.sampler = Sampler::new(settings);
+        self.sampler.learn_breakers(&self.tokenizer);
         self.sampler.set_callback(callback);
     }
 

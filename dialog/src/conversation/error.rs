@@ -6,6 +6,7 @@ use session_store::StoreError;
 use super::codes::SentenceCode;
 use crate::sampler::{RngStateError, SamplerError};
 use genie_tokenizer::TokenizerError;
+use genie_types::TokenId;
 use grammar::GrammarError;
 
 /// Why a query could not be answered.
@@ -146,6 +147,22 @@ pub enum DialogError {
     /// The conversations of several prompts have no file format.
     #[error("a batch of prompts cannot be saved, expected a dialog of one")]
     BatchNotSaved,
+    /// A bias for a token that the model does not have.
+    #[error("a bias for token {token}: expected a token below {n_vocab}")]
+    BiasToken {
+        /// The token.
+        token: TokenId,
+        /// Entries of the vocabulary.
+        n_vocab: usize,
+    },
+    /// A bias that makes no logit.
+    #[error("a bias of {found} for token {token}: expected a number, or -inf")]
+    BiasNumber {
+        /// The token.
+        token: TokenId,
+        /// Its bias.
+        found: f32,
+    },
     /// A stop sequence that would match everywhere.
     #[error("stop sequence {index} is empty, expected at least one character")]
     EmptyStopSequence {

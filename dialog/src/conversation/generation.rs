@@ -166,6 +166,7 @@ impl<'d> Generation<'d> {
         Reply {
             stop,
             tokens: std::mem::take(&mut query.tokens),
+            logprobs: std::mem::take(&mut query.logprobs),
             text: std::mem::take(&mut query.text),
             input: std::mem::take(&mut query.input),
             streams: std::mem::take(&mut query.streams),

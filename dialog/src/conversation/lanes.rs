@@ -13,7 +13,7 @@ use super::error::DialogError;
 use super::query_state::Pending;
 use super::reply::StreamReply;
 use super::reply_text::ReplyText;
-use crate::sampler::Penalties;
+use crate::sampler::Window;
 
 /// What lanes do in the way of libGenie, where it differs from what is right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Lane {
     /// What of tokens and text was given out.
     given: (usize, usize),
     reply_text: ReplyText,
-    pub(crate) window: Penalties,
+    pub(crate) window: Window,
     /// What its reply must follow, as far as it has come.
     pub(crate) grammar: Option<Box<Constraint>>,
     pub(crate) stop: Option<StopReason>,
@@ -47,7 +47,7 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(seq: SeqId, next: Vec<TokenId>, reply_text: ReplyText, window: Penalties) -> Self {
+    pub(super) fn new(seq: SeqId, next: Vec<TokenId>, reply_text: ReplyText, window: Window) -> Self {
         let (tokens, text, grammar) = (Vec::new(), String::new(), None);
         Self {
             seq,

@@ -11,6 +11,7 @@ use super::reply::{Chunk, StreamReply};
 use super::reply_text::{ReplyText, StopRules};
 use super::stop_callback::StopCallback;
 use crate::kpi::QueryKpis;
+use crate::sampler::Logprobs;
 
 /// A piece of one of several replies that was not given out yet.
 #[derive(Debug, Default)]
@@ -34,6 +35,8 @@ pub(crate) struct QueryState {
     pub(super) first_token: Option<Instant>,
     pub(super) kpis: QueryKpis,
     pub(super) tokens: Vec<TokenId>,
+    /// How likely each of them was, if that is asked for.
+    pub(super) logprobs: Vec<Logprobs>,
     pub(super) text: String,
     /// Where the chunk in the making begins, in `tokens` and in `text`.
     pub(super) chunk: (usize, usize),
@@ -78,6 +81,7 @@ impl QueryState {
             began,
             first_token: None,
             tokens: Vec::new(),
+            logprobs: Vec::new(),
             text: String::new(),
             chunk: (0, 0),
             late_cut: None,
@@ -104,6 +108,7 @@ impl QueryState {
 
     /// The replies are these.
     pub(crate) fn set_streams(&mut self, streams: Vec<StreamReply>) {
+        self.logprobs.clear();
         if let Some(first) = streams.first() {
             (self.tokens, self.text) = (first.tokens.clone(), first.text.clone());
         }

@@ -5,6 +5,7 @@ use genie_types::TokenId;
 use super::codes::{SentenceCode, StopReason};
 use super::harmony::HarmonyMessage;
 use crate::kpi::QueryKpis;
+use crate::sampler::Logprobs;
 
 /// A piece of a reply, lent to the callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct Reply {
     pub streams: Vec<StreamReply>,
     /// The messages of a reply in the `harmony` format, those of channels that are not given out included; else none.
     pub messages: Vec<HarmonyMessage>,
+    /// How likely each of `tokens` was, if the sampler's settings ask for it and there is one reply; else none.
+    pub logprobs: Vec<Logprobs>,
     /// Counts and times.
     pub kpis: QueryKpis,
 }
@@ -53,7 +56,15 @@ pub struct Reply {
 impl Reply {
     /// The reply of a query that never began.
     pub fn none(stop: StopReason) -> Self {
-        let (streams, messages, kpis) = (Vec::new(), Vec::new(), QueryKpis::default());
-        Self { stop, tokens: Vec::new(), text: String::new(), input: Vec::new(), streams, messages, kpis }
+        Self {
+            stop,
+            tokens: Vec::new(),
+            text: String::new(),
+            input: Vec::new(),
+            streams: Vec::new(),
+            messages: Vec::new(),
+            logprobs: Vec::new(),
+            kpis: QueryKpis::default(),
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! A scheduler has the model process tokens and gives the rows to [`RequestReply::take`]. *Invariant*: the history is the
 //! prompt and the tokens drawn; the model is to have processed all of it but the last token.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,12 @@ use super::query_plan::QueryPlan;
 use super::query_state::QueryState;
 use super::reply::Reply;
 use super::reply_text::{ReplyText, StopRules};
+use super::request_settings::{ReplyPiece, RequestSettings};
 use crate::config::{ContextSettings, DialogConfig};
 use crate::kinds::backoff::Backoff;
 use crate::kinds::{Lookup, LookupSettings};
 use crate::kpi::Speculation;
-use crate::sampler::{Sampler, SamplerSettings};
+use crate::sampler::{Logprobs, Sampler, SamplerCallback};
 use genie_tokenizer::Tokenizer;
 
 /// What all requests to a model have in common. Cheap to clone.
@@ -33,33 +35,13 @@ pub struct RequestBase {
     /// The bytes of the tokens, once a request had a grammar; by the size of the model's vocabulary.
     vocabulary: Arc<Mutex<Option<(usize, Vocabulary)>>>,
     defaults: RequestSettings,
+    /// Chooses tokens in place of the samplers.
+    sampler_callback: Option<SamplerCallback>,
 }
 
 impl std::fmt::Debug for RequestBase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RequestBase").field("context", &self.context).finish_non_exhaustive()
-    }
-}
-
-/// How one request is answered.
-#[derive(Clone, Debug)]
-pub struct RequestSettings {
-    /// How tokens are drawn; with a seed of its own a request has the same reply alone and in company.
-    pub sampler: SamplerSettings,
-    /// Texts that end the reply.
-    pub stop_sequences: Vec<String>,
-    /// Most tokens of the reply.
-    pub max_tokens: Option<usize>,
-    /// What the reply must follow.
-    pub grammar: Option<Grammar>,
-    /// Drafts by prompt lookup, verified as rows of the request.
-    pub lookup: Option<LookupSettings>,
-}
-
-impl RequestSettings {
-    /// Draws like this, with nothing that ends the reply but the model.
-    pub fn new(sampler: SamplerSettings) -> Self {
-        Self { sampler, stop_sequences: Vec::new(), max_tokens: None, grammar: None, lookup: None }
     }
 }
 
@@ -83,7 +65,21 @@ impl RequestBase {
     /// From parts that are at hand.
     pub fn new(context: ContextSettings, tokenizer: Tokenizer, defaults: RequestSettings) -> Self {
         let (context, tokenizer) = (Arc::new(context), Arc::new(tokenizer));
-        Self { context, tokenizer, vocabulary: Arc::default(), defaults }
+        Self { context, tokenizer, vocabulary: Arc::default(), defaults, sampler_callback: None }
+    }
+
+    /// The same with other defaults.
+    #[must_use]
+    pub fn with_defaults(mut self, defaults: RequestSettings) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// The same where a function of the program chooses the tokens of all requests.
+    #[must_use]
+    pub fn with_sampler_callback(mut self, callback: Option<SamplerCallback>) -> Self {
+        self.sampler_callback = callback;
+        self
     }
 
     /// What requests have unless they say otherwise.
@@ -103,6 +99,16 @@ impl RequestBase {
     pub fn without_end_tokens(&self) -> Self {
         let context = ContextSettings { eos: Vec::new(), eot: None, ..(*self.context).clone() };
         Self { context: Arc::new(context), ..self.clone() }
+    }
+
+    /// The tokenizer of all requests.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The tokens that end a reply.
+    pub fn end_tokens(&self) -> impl Iterator<Item = TokenId> + '_ {
+        self.context.eos.iter().copied().chain(self.context.eot)
     }
 
     /// Most tokens of a prompt and its reply, by the config.
@@ -125,7 +131,8 @@ impl RequestBase {
     /// A request with a prompt, which is the whole conversation. `n_vocab`: the model's.
     ///
     /// # Errors
-    /// [`DialogError::Empty`] without a prompt; a stop sequence that is empty; a grammar that the vocabulary cannot follow.
+    /// [`DialogError::Empty`] without a prompt; a stop sequence that is empty; a bias that is none; a grammar that the vocabulary
+    /// cannot follow.
     pub fn request(
         &self,
         prompt: Vec<TokenId>,
@@ -138,6 +145,7 @@ impl RequestBase {
         if let Some(index) = settings.stop_sequences.iter().position(String::is_empty) {
             return Err(DialogError::EmptyStopSequence { index });
         }
+        let sampler = settings.biased_sampler(n_vocab)?;
         let grammar = match &settings.grammar {
             Some(grammar) => Some(Box::new(Constraint::new(grammar, &self.vocabulary(n_vocab)?)?)),
             None => None,
@@ -147,14 +155,17 @@ impl RequestBase {
         let mut query = QueryState::new(plan, rules, ReplyText::new(&self.tokenizer), Instant::now());
         query.max_tokens = settings.max_tokens.unwrap_or(usize::MAX);
         query.kpis.speculation = settings.lookup.map(|_| Speculation::default());
-        let mut sampler = Sampler::new(settings.sampler);
+        let mut sampler = Sampler::new(sampler);
+        sampler.set_callback(self.sampler_callback.clone());
+        sampler.learn_breakers(&self.tokenizer);
         sampler.observe(&prompt);
         Ok(RequestReply {
-            base: self.clone(),
+            base: if settings.ignore_end_tokens { self.without_end_tokens() } else { self.clone() },
             sampler,
+            logprobs: settings.logprobs.map(|n| (n, VecDeque::new())),
             query,
             grammar,
-            drafter: settings.lookup.map(|lookup| (Lookup::new(lookup), Backoff::default())),
+            drafter: settings.lookup.map(|lookup| (Drafter::Lookup(Box::new(Lookup::new(lookup))), Backoff::default())),
             n_prompt: prompt.len(),
             history: prompt,
             stop: None,
@@ -172,14 +183,24 @@ impl RequestBase {
     }
 }
 
+/// Where a request's drafts come from.
+enum Drafter {
+    /// What followed the last tokens before.
+    Lookup(Box<Lookup>),
+    /// The scheduler has them made, and asks by [`RequestReply::n_draft_wanted`].
+    Scheduler,
+}
+
 /// A reply in the making.
 pub struct RequestReply {
     base: RequestBase,
     sampler: Sampler,
     query: QueryState,
     grammar: Option<Box<Constraint>>,
+    /// How many of the likeliest are wanted, and what was not given out yet, a token each.
+    logprobs: Option<(usize, VecDeque<Logprobs>)>,
     /// By count: steps are shared, so their times say nothing of one request's drafts.
-    drafter: Option<(Lookup, Backoff)>,
+    drafter: Option<(Drafter, Backoff)>,
     n_prompt: usize,
     history: Vec<TokenId>,
     stop: Option<StopReason>,
@@ -221,13 +242,44 @@ impl RequestReply {
     /// Up to `most` tokens that may come next, to be processed behind the last one. None where nothing is known to follow.
     pub fn draft(&mut self, most: usize) -> Vec<TokenId> {
         let most = most.min(self.n_wanted().saturating_sub(1));
-        let Some((lookup, backoff)) = self.drafter.as_mut().filter(|_| most > 0 && self.stop.is_none()) else {
+        let Some((Drafter::Lookup(lookup), backoff)) =
+            self.drafter.as_mut().filter(|_| most > 0 && self.stop.is_none())
+        else {
             return Vec::new();
         };
         if backoff.rests() {
             return Vec::new();
         }
-        let mut draft = lookup.propose(&self.history, most);
+        let draft = lookup.propose(&self.history, most);
+        self.fitting_draft(draft)
+    }
+
+    /// From now on its drafts are made by whoever asks [`n_draft_wanted`](Self::n_draft_wanted), unless it makes them itself.
+    pub fn take_drafts(&mut self) {
+        if self.drafter.is_none() {
+            self.drafter = Some((Drafter::Scheduler, Backoff::default()));
+            self.query.kpis.speculation = Some(Speculation::default());
+        }
+    }
+
+    /// How many of at most `most` drafted tokens it would have now; 0 where drafts have not held, for a while. Asked once a step.
+    pub fn n_draft_wanted(&mut self, most: usize) -> usize {
+        let most = most.min(self.n_wanted().saturating_sub(1));
+        match self.drafter.as_mut().filter(|_| most > 0 && self.stop.is_none()) {
+            Some((Drafter::Scheduler, backoff)) => {
+                if backoff.rests() {
+                    0
+                } else {
+                    most
+                }
+            }
+            _ => 0,
+        }
+    }
+
+    /// A draft as far as the request's grammar allows it.
+    #[must_use]
+    pub fn fitting_draft(&mut self, mut draft: Vec<TokenId>) -> Vec<TokenId> {
         if let Some(grammar) = &mut self.grammar {
             let valid = grammar.n_valid(&draft);
             draft.truncate(valid);
@@ -259,6 +311,7 @@ impl RequestReply {
         let place = self.history.len();
         let context = &*self.base.context;
         let Self { sampler, query, grammar, .. } = self;
+        let n_before = query.tokens.len();
         let mut writer = ReplyWriter { sampler, context, query, grammar: grammar.as_deref_mut() };
         if writer.query.first_token.is_none() {
             writer.began_to_reply();
@@ -266,6 +319,9 @@ impl RequestReply {
         let mut drawn = Drawn::default();
         drawn.draw(&mut writer, place, logits);
         let (token, over) = drawn.into_parts();
+        if let Some((n_top, given)) = &mut self.logprobs {
+            given.extend(self.query.tokens[n_before..].iter().map(|&token| Logprobs::of(logits, token, *n_top)));
+        }
         self.history.extend(token);
         match over {
             Some(end) => self.stop = Some(end?),
@@ -292,12 +348,16 @@ impl RequestReply {
         Ok(())
     }
 
-    /// The tokens and the text that were not given out yet, in one piece; `None` if there are none.
-    pub fn piece(&mut self) -> Option<(Vec<TokenId>, String)> {
+    /// What was not given out yet, in one piece; `None` if there is nothing.
+    pub fn piece(&mut self) -> Option<ReplyPiece> {
         self.query.ends.clear();
         self.query.has_chunk().then(|| {
             let chunk = self.query.chunk();
-            (chunk.tokens.to_vec(), chunk.text.to_owned())
+            let (tokens, text) = (chunk.tokens.to_vec(), chunk.text.to_owned());
+            let given = self.logprobs.as_mut();
+            let logprobs =
+                given.map_or_else(Vec::new, |(_, given)| given.drain(..tokens.len().min(given.len())).collect());
+            ReplyPiece { tokens, text, logprobs }
         })
     }
 
@@ -313,6 +373,7 @@ impl RequestReply {
         Reply {
             stop: self.stop.unwrap_or(StopReason::Aborted),
             tokens: std::mem::take(&mut query.tokens),
+            logprobs: std::mem::take(&mut query.logprobs),
             text: std::mem::take(&mut query.text),
             input: std::mem::take(&mut query.input),
             messages: Vec::new(),

@@ -87,9 +87,9 @@ impl Dialog {
         self.model.restore_snapshot(snapshot)?;
         self.sampler.reset();
         self.sampler.restore_rng(&state.random_state).expect("checked above");
-        let (tokens, generated) = snapshot.history();
-        let pairs = tokens.iter().zip(&generated).filter(|(_, generated)| **generated);
-        pairs.for_each(|(token, _)| self.sampler.accept(*token));
+        // What penalties and DRY look at: prompts and replies, and the token that was drawn and not processed.
+        snapshot.tokens().for_each(|token| self.sampler.accept(token));
+        state.unprocessed.iter().for_each(|token| self.sampler.accept(*token));
         self.batch = None;
         self.unprocessed = state.unprocessed;
         self.open = state.open;

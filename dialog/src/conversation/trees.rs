@@ -203,9 +203,5 @@ impl Decoding<'_> {
 
 /// Whether the model has no place for that many rows at once, where one row may fit.
 fn does_not_fit(e: &EngineError) -> bool {
-    is_overflow(e)
-        || matches!(
-            e,
-            EngineError::DraftTooLong { .. } | EngineError::Plan(PlanError::Shared | PlanError::NoRoom { .. })
-        )
+    is_overflow(e) || matches!(e, EngineError::DraftTooLong { .. } | EngineError::Plan(PlanError::Shared))
 }

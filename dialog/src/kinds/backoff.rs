@@ -46,38 +46,6 @@ impl Backoff {
     }
 }
 
-/// Steps in a row that are judged together, where a single one says little.
-const BURST: usize = 4;
-
-/// Back-off of the kinds that draft with every step for nothing but wider steps: they need a few steps to find out whether there
-/// is anything to gain, so steps and rests come in bursts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BurstBackoff {
-    backoff: Backoff,
-    /// Steps of this burst, and tokens that they have gained.
-    n_steps: usize,
-    n_gained: usize,
-}
-
-impl BurstBackoff {
-    /// Whether this step is a plain one. Asked once a step.
-    pub fn rests(&mut self) -> bool {
-        self.backoff.rests()
-    }
-
-    /// Takes in what a step has gained.
-    pub fn saw(&mut self, n_gained: usize) {
-        self.n_steps += 1;
-        self.n_gained += n_gained;
-        if self.n_steps < BURST {
-            return;
-        }
-        self.backoff.saw(self.n_steps, self.n_gained);
-        self.backoff.rest = (self.backoff.rest * BURST).min(LONGEST_REST);
-        (self.n_steps, self.n_gained) = (0, 0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,26 +76,6 @@ mod tests {
         // A text that becomes predictable is found out.
         let n = drafts(2_000, |step| if step < 700 { 0 } else { 3 });
         assert!(n > 1_000, "{n}");
-    }
-
-    #[test]
-    fn bursts_that_gain_nothing_become_rare() {
-        let run = |n_steps: usize, gains: fn(usize) -> usize| {
-            let (mut backoff, mut n) = (BurstBackoff::default(), 0);
-            for step in 0..n_steps {
-                if !backoff.rests() {
-                    n += 1;
-                    backoff.saw(gains(step));
-                }
-            }
-            n
-        };
-        let n = run(1_000, |_| 0);
-        assert!((30..=50).contains(&n), "{n} wide steps of 1,000");
-        assert!(run(100_000, |_| 0) < 100_000 * BURST / LONGEST_REST + 50);
-        assert_eq!(run(100, |step| usize::from(step % 4 == 0)), 100, "one token in four steps is enough to go on");
-        let n = run(3_000, |step| if step < 700 { 0 } else { 1 });
-        assert!(n > 1_500, "{n}: a text that becomes predictable is found out");
     }
 
     #[test]

@@ -15,9 +15,11 @@ mod drafter;
 mod settings;
 mod tree;
 
+use std::time::Instant;
+
 use engine::TokenModel;
 
-use super::backoff::Backoff;
+use super::time_budget::TimeBudget;
 use super::{DialogKind, Models, VocabularyMap};
 use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::Decoding;
@@ -38,7 +40,7 @@ const MOST_SEQUENCES: usize = 63;
 pub struct Eaglet {
     settings: EagletSettings,
     drafter: Drafter,
-    backoff: Backoff,
+    budget: TimeBudget,
     /// The draft model gives logits for other ids than the target; it is fed the target's.
     map: Option<VocabularyMap>,
 }
@@ -62,7 +64,13 @@ impl Eaglet {
                 found: format!("{draft_len}, {n_branches}, {max_rows}"),
             });
         }
-        Ok(Self { settings, drafter: Drafter::default(), backoff: Backoff::default(), map: None })
+        Ok(Self { settings, drafter: Drafter::default(), budget: TimeBudget::of_rows(max_rows), map: None })
+    }
+
+    /// The same without a back-off: every step verifies a tree, whatever that costs.
+    #[must_use]
+    pub fn always(self) -> Self {
+        Self { budget: self.budget.free(), ..self }
     }
 
     /// The same with a draft model that gives logits for a vocabulary of its own. Its tokens and embeddings are the target's.
@@ -137,19 +145,19 @@ impl DialogKind for Eaglet {
             self.drafter.begin(decoding.model().n_past());
             return decoding.advance();
         }
-        if !as_genie && (decoding.n_wanted() < 2 || self.backoff.rests()) {
-            return decoding.advance();
+        let began = Instant::now();
+        if !as_genie && (decoding.n_wanted() < 2 || !self.budget.may_draft()) {
+            return self.budget.plain_step(began, decoding);
         }
         let Some(tree) = self.drafter.grow(decoding, &self.settings, self.map.as_ref())? else {
-            return decoding.advance();
+            return self.budget.plain_step(Instant::now(), decoding);
         };
-        let n_offers = tree.n_offers();
         let drafter = &mut self.drafter;
         let verified = decoding.verify_tree(&tree, &mut |draw| {
             drafter.saw(draw.token);
             Ok(())
         })?;
-        self.backoff.saw(n_offers, verified.n_accepted);
+        self.budget.round(began.elapsed(), tree.n_rows() - 1, verified.n_accepted);
         Ok(verified.stop)
     }
 
@@ -162,6 +170,7 @@ impl DialogKind for Eaglet {
     }
 
     fn forget(&mut self) {
-        (self.drafter, self.backoff) = (Drafter::default(), Backoff::default());
+        self.drafter = Drafter::default();
+        self.budget.forget_gains();
     }
 }

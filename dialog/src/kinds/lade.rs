@@ -6,6 +6,9 @@
 //! *Rows* of a step: the newest token (column 0 of level 0), the other columns of level 0, the levels behind it, then
 //! the guesses. Column `i` of level `j` follows column `i` of level `j - 1`; on level 0 it follows the column before it.
 //!
+//! *Text*: what stands in the dialog goes into the pool as well, so a text that repeats itself is guessed without the window having passed
+//! through it. Not by libGenie's rules.
+//!
 //! *Difference from libGenie 1.21*: there the first steps of an N above 2 leave their rows in the cache and a limit or a stop
 //! sequence does not end the reply; here replies are those of `basic`.
 //!
@@ -16,10 +19,12 @@ mod pool;
 mod random;
 mod window;
 
+use std::time::Instant;
+
 use engine::TreeRow;
 use genie_types::TokenId;
 
-use super::backoff::BurstBackoff;
+use super::time_budget::TimeBudget;
 use super::{DialogKind, Models};
 use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
@@ -83,7 +88,9 @@ pub struct Lade {
     is_set: bool,
     /// Tokens of the reply so far, for columns that become free.
     generated: Vec<TokenId>,
-    backoff: BurstBackoff,
+    /// Tokens of the dialog whose n-grams are in the pool.
+    pooled: Vec<TokenId>,
+    budget: TimeBudget,
 }
 
 /// Rows of a tree that belong to the window's last level, by column.
@@ -94,7 +101,25 @@ impl Lade {
     pub fn new(settings: LadeSettings) -> Self {
         let settings = LadeSettings { window: settings.window.max(1), ngram: settings.ngram.max(2), ..settings };
         let (window, pool) = (Window::new(settings.window, settings.ngram - 1), Pool::new(settings.gcap));
-        Self { settings, window, pool, is_set: false, generated: Vec::new(), backoff: BurstBackoff::default() }
+        let budget = TimeBudget::of_rows(settings.n_rows()).learning();
+        Self { settings, window, pool, is_set: false, generated: Vec::new(), pooled: Vec::new(), budget }
+    }
+
+    /// The same without a back-off: it looks ahead with every step, whatever that costs.
+    #[must_use]
+    pub fn always(self) -> Self {
+        Self { budget: self.budget.free(), ..self }
+    }
+
+    /// The n-grams that are new in the dialog.
+    fn pool_text(&mut self, history: &[TokenId]) {
+        let n = self.settings.ngram;
+        let same = self.pooled.iter().zip(history).take_while(|(a, b)| a == b).count();
+        self.pooled.truncate(same);
+        self.pooled.extend_from_slice(&history[same..]);
+        for ngram in self.pooled[(same + 1).saturating_sub(n)..].windows(n) {
+            self.pool.add(ngram[0], ngram[1..].to_vec());
+        }
     }
 
     /// The window as rows behind the newest token, and for each level the rows of its columns.
@@ -177,23 +202,30 @@ impl DialogKind for Lade {
     }
 
     fn forget(&mut self) {
-        *self = Self::new(self.settings);
+        let mut budget = self.budget.clone();
+        budget.forget_gains();
+        *self = Self { budget, ..Self::new(self.settings) };
     }
 
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
+        // libGenie samples by its own rules, sets up a window for each reply, and never rests.
+        let draws = decoding.rules() == SamplerRules::Genie;
         if !decoding.has_started() {
-            self.is_set = false;
+            self.is_set &= !draws;
         }
         let last = decoding.last().filter(|_| decoding.has_started());
         let Some(last) = last else { return decoding.advance() };
-        // libGenie samples by its own rules and never rests.
-        let draws = decoding.rules() == SamplerRules::Genie;
-        if !draws && self.backoff.rests() {
-            self.is_set = false;
-            return decoding.advance();
+        let began = Instant::now();
+        if !draws && !self.budget.may_draft() {
+            return self.budget.plain_step(began, decoding);
         }
         if !self.is_set {
             self.set_up(decoding, last)?;
+            self.budget.spent(began.elapsed());
+        }
+        let began = Instant::now();
+        if !draws {
+            self.pool_text(&decoding.history());
         }
         let (tree, last_level) = self.tree(last);
         // libGenie draws the window's tokens too, between the reply's first and second.
@@ -209,12 +241,13 @@ impl DialogKind for Lade {
             }
             Ok(())
         })?;
-        self.backoff.saw(verified.n_accepted);
         if outputs.is_empty() {
-            // The tree did not fit: the window no longer goes on from the newest token.
-            self.is_set = false;
+            // The tree did not fit: by libGenie's rules the window no longer goes on from the newest token.
+            self.is_set &= !draws;
+            self.budget.plain(began.elapsed());
             return Ok(verified.stop);
         }
+        self.budget.round(began.elapsed(), tree.n_rows() - 1, verified.n_accepted);
         for (column, ngram) in self.window.ngrams(&outputs).enumerate() {
             self.pool.add(self.window.levels()[0][column], ngram);
         }

@@ -95,25 +95,11 @@ impl DialogKind for Lookup {
             return decoding.advance();
         }
         let began = Instant::now();
-        let mut draft = Vec::new();
-        if self.budget.may_draft() {
-            let widest = decoding.model().widest_step().unwrap_or(usize::MAX);
-            let n = self
-                .budget
-                .draft_len(self.settings.draft_len)
-                .min(widest - 1)
-                .min(decoding.n_wanted().saturating_sub(1));
-            let history = decoding.history();
-            draft = self.find(&history, n);
-        }
-        if draft.is_empty() {
-            let stop = decoding.advance()?;
-            self.budget.plain(began.elapsed());
-            return Ok(stop);
-        }
-        let verified = decoding.verify(&draft)?;
-        self.budget.round(began.elapsed(), draft.len(), verified.n_accepted);
-        Ok(verified.stop)
+        let draft = match self.budget.room(decoding, self.settings.draft_len) {
+            Some(n) => self.find(&decoding.history(), n),
+            None => Vec::new(),
+        };
+        self.budget.step(began, decoding, &draft)
     }
 
     fn forget(&mut self) {

@@ -8,11 +8,17 @@
 //! draft model processes the prompt before the target does and is level with it at the end of each reply. Otherwise it
 //! catches up when it is asked, and is asked less where its tokens are rejected.
 //!
+//! *Back-off*: by measured time where the most likely token is taken; by count where tokens are drawn, since the draws depend on where
+//! drafts begin, and a seed must give the same reply again.
+//!
 //! *Source*: libGenie 1.21, docs/speculation.md.
+
+use std::time::Instant;
 
 use genie_types::TokenId;
 
 use super::backoff::Backoff;
+use super::time_budget::TimeBudget;
 use super::{DialogKind, Models, VocabularyMap};
 use crate::conversation::codes::{SentenceCode, StopReason};
 use crate::conversation::decoding::Decoding;
@@ -27,7 +33,11 @@ use crate::sampler::SamplerRules;
 pub struct Spd {
     draft_len: usize,
     draft: Draft,
+    /// For replies that are drawn.
     backoff: Backoff,
+    /// For the others.
+    budget: TimeBudget,
+    is_always: bool,
     /// The draft model has a vocabulary of its own.
     map: Option<VocabularyMap>,
 }
@@ -35,7 +45,14 @@ pub struct Spd {
 impl Spd {
     /// Drafts of this length; with 0 the target answers alone.
     pub fn new(draft_len: usize) -> Self {
-        Self { draft_len, draft: Draft::default(), backoff: Backoff::default(), map: None }
+        let (draft, backoff, budget) = (Draft::default(), Backoff::default(), TimeBudget::default());
+        Self { draft_len, draft, backoff, budget, is_always: false, map: None }
+    }
+
+    /// The same without a back-off: every step verifies a whole draft, whatever that costs.
+    #[must_use]
+    pub fn always(self) -> Self {
+        Self { is_always: true, budget: self.budget.free(), ..self }
     }
 
     /// The same with a draft model whose ids are others than the target's. A token that it lacks is left out of what it sees.
@@ -86,7 +103,10 @@ impl DialogKind for Spd {
             }
             return decoding.advance();
         }
-        if !as_genie && self.backoff.rests() {
+        if !as_genie && decoding.reply.sampler.settings().is_argmax() {
+            return self.measured_step(decoding);
+        }
+        if !as_genie && !self.is_always && self.backoff.rests() {
             return decoding.advance();
         }
         let most = if as_genie { decoding.n_left() } else { decoding.n_wanted() }.saturating_sub(1);
@@ -106,6 +126,25 @@ impl DialogKind for Spd {
 
     fn forget(&mut self) {
         self.backoff = Backoff::default();
+        self.budget.forget_gains();
+    }
+}
+
+impl Spd {
+    /// A round, or a plain step where the time budget asks for one.
+    fn measured_step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
+        let began = Instant::now();
+        let Some(n) = self.budget.room(decoding, self.draft_len).filter(|n| *n > 0) else {
+            return self.budget.plain_step(began, decoding);
+        };
+        decoding.draft(n, self.map.as_ref(), &mut self.draft)?;
+        let n_drafted = self.draft.tokens().len();
+        if n_drafted == 0 {
+            return self.budget.plain_step(Instant::now(), decoding);
+        }
+        let verified = decoding.verify_draft(&self.draft)?;
+        self.budget.round(began.elapsed(), n_drafted, verified.n_accepted);
+        Ok(verified.stop)
     }
 }
 

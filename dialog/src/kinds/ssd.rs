@@ -17,12 +17,13 @@ mod branches;
 mod prefix;
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use engine::{TokenModel, TreeRow};
 use genie_types::TokenId;
 use session_store::ForecastPrefix;
 
-use super::backoff::BurstBackoff;
+use super::time_budget::TimeBudget;
 use super::{DialogKind, Models};
 use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
@@ -73,7 +74,9 @@ pub struct Ssd {
     prefix: Prefix,
     /// What may follow the newest token, best first, by level; and where the dialog stood then.
     forecast: Option<(usize, Vec<Vec<TokenId>>)>,
-    backoff: BurstBackoff,
+    /// The step before offered nothing.
+    only_forecast: bool,
+    budget: TimeBudget,
 }
 
 impl Ssd {
@@ -96,7 +99,14 @@ impl Ssd {
             return refuse("a `forecast-prefix` of at least 1 row".into(), "0");
         }
         let prefix = Prefix::new(settings.prefix.clone(), settings.n_prefix);
-        Ok(Self { settings, prefix, forecast: None, backoff: BurstBackoff::default() })
+        let budget = TimeBudget::of_rows(n_rows(&settings));
+        Ok(Self { settings, prefix, forecast: None, only_forecast: false, budget })
+    }
+
+    /// The same without a back-off: it forecasts with every step, whatever that costs.
+    #[must_use]
+    pub fn always(self) -> Self {
+        Self { budget: self.budget.free(), ..self }
     }
 
     /// The tree behind a token, and for each of its nodes the forecast rows.
@@ -120,13 +130,18 @@ impl Ssd {
     }
 }
 
+/// Rows of a whole tree with its forecasts.
+fn n_rows(settings: &SsdSettings) -> usize {
+    settings.branches.n_nodes().saturating_mul(1 + settings.branches.n_levels())
+}
+
 impl DialogKind for Ssd {
     fn name(&self) -> &'static str {
         NAME
     }
 
     fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
-        let n_rows = self.settings.branches.n_nodes().saturating_mul(1 + self.settings.branches.n_levels());
+        let n_rows = n_rows(&self.settings);
         match models.main.widest_step().filter(|widest| n_rows > *widest) {
             None => Ok(()),
             Some(widest) => Err(DialogError::Kind {
@@ -155,9 +170,12 @@ impl DialogKind for Ssd {
         }
         let last = decoding.last().filter(|_| decoding.has_started());
         let Some(last) = last else { return decoding.advance() };
-        if decoding.rules() != SamplerRules::Genie && self.backoff.rests() {
+        let began = Instant::now();
+        // A step that only forecasts is worth nothing without the one behind it.
+        let is_paid = self.only_forecast && self.forecast.is_some();
+        if decoding.rules() != SamplerRules::Genie && !is_paid && !self.budget.may_draft() {
             self.forecast = None;
-            return decoding.advance();
+            return self.budget.plain_step(began, decoding);
         }
         // A stored prompt prefix may have replaced the whole cache.
         self.prefix.put_into(decoding.model())?;
@@ -169,16 +187,19 @@ impl DialogKind for Ssd {
             candidates = Some(branches.candidates(rows.iter().map(|&row| draw.logits[row]), n_vocab, rules));
             Ok(())
         })?;
-        // The first step behind a rest only forecasts.
-        if tree.n_offers() > 0 {
-            self.backoff.saw(verified.n_accepted);
+        self.only_forecast = tree.n_offers() == 0;
+        match (&candidates, self.only_forecast) {
+            (None, _) => self.budget.plain(began.elapsed()),
+            // Fewer rows than a tree has: what it takes longer than a plain step is paid, and tells nothing of a tree.
+            (Some(_), true) => self.budget.spent_beside_token(began.elapsed()),
+            (Some(_), false) => self.budget.round(began.elapsed(), tree.n_rows() - 1, verified.n_accepted),
         }
         self.forecast = candidates.map(|candidates| (decoding.model().n_past(), candidates));
         Ok(verified.stop)
     }
 
     fn forget(&mut self) {
-        self.backoff = BurstBackoff::default();
+        self.budget.forget_gains();
         self.forecast = None;
     }
 }

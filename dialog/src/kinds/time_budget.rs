@@ -5,13 +5,22 @@
 //! begun where the credit pays for one that gives a single token, or is left and the last rounds have gained on the whole. So a reply whose drafts never hold is slower by the first
 //! credit and that share, whatever a round costs here, and one that becomes predictable is found out soon.
 //!
-//! *Length*: drafts begin short, so that trying costs little; one that holds whole makes the next one twice as long, one that does not at
+//! *Trees*: a kind whose steps always have as many rows has a budget of that many ([`TimeBudget::of_rows`]), and may begin with more credit
+//! where it has to look around before it can gain anything.
+//!
+//! *Length*: other drafts begin short, so that trying costs little; one that holds whole makes the next one twice as long, one that does not at
 //! all half as long. What a round costs is known for each power of two of its rows.
 //!
 //! *Traps*: the step behind a round may have to bring the cache into another form; what it takes longer is the round's. A single
 //! step that another process has held up says nothing: times count as at most a multiple of the usual one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use genie_types::TokenId;
+
+use crate::conversation::codes::StopReason;
+use crate::conversation::decoding::Decoding;
+use crate::conversation::error::DialogError;
 
 /// Credit of a reply's first drafts.
 const FIRST: f64 = 1.0;
@@ -42,27 +51,109 @@ pub struct TimeBudget {
     /// Plain steps that a round saves, smoothed.
     gain: f64,
     credit: f64,
+    /// Credit at the beginning.
+    first: f64,
+    /// All rounds have as many rows.
+    is_fixed: bool,
+    /// Every step is a round, whatever it costs.
+    is_free: bool,
     /// The step before was none of the plain ones: the next one may have to change the cache's form.
     after_other: bool,
 }
 
 impl Default for TimeBudget {
     fn default() -> Self {
-        Self { plain: None, rounds: [None; 8], len: FIRST_LEN, gain: 0.0, credit: FIRST, after_other: true }
+        Self {
+            plain: None,
+            rounds: [None; 8],
+            len: FIRST_LEN,
+            gain: 0.0,
+            credit: FIRST,
+            first: FIRST,
+            is_fixed: false,
+            is_free: false,
+            after_other: true,
+        }
     }
 }
 
 impl TimeBudget {
+    /// For rounds that all have about `n_rows` rows.
+    pub fn of_rows(n_rows: usize) -> Self {
+        Self { len: n_rows.saturating_sub(1), is_fixed: true, ..Self::default() }
+    }
+
+    /// The same with the most credit at first, for drafts that have to be learned while they are made.
+    #[must_use]
+    pub fn learning(self) -> Self {
+        Self { credit: MOST, first: MOST, ..self }
+    }
+
+    /// The same without a bound: every step is a round.
+    #[must_use]
+    pub fn free(self) -> Self {
+        Self { is_free: true, ..self }
+    }
+
+    /// A step that delivers one token, and the time since `began`.
+    pub fn plain_step(
+        &mut self,
+        began: Instant,
+        decoding: &mut Decoding<'_>,
+    ) -> Result<Option<StopReason>, DialogError> {
+        let stop = decoding.advance()?;
+        self.plain(began.elapsed());
+        Ok(stop)
+    }
+
+    /// Time that went into drafting beside the rounds.
+    pub fn spent(&mut self, took: Duration) {
+        if let Some(plain) = self.plain {
+            let steps = took.as_secs_f64() / plain.max(f64::MIN_POSITIVE);
+            self.credit = (self.credit - steps).max(-MOST);
+        }
+    }
+
+    /// A step that gave one token and took longer than a plain one.
+    pub fn spent_beside_token(&mut self, took: Duration) {
+        let plain = Duration::from_secs_f64(self.plain.unwrap_or(0.0));
+        self.spent(took.saturating_sub(plain));
+        self.after_other = true;
+    }
+
+    /// Tokens that the next draft may have: at most `most`, what a step takes beside one token, and what the reply still wants.
+    /// `None` where the next step is a plain one.
+    pub fn room(&self, decoding: &mut Decoding<'_>, most: usize) -> Option<usize> {
+        let widest = decoding.model().widest_step().unwrap_or(usize::MAX);
+        let wanted = decoding.n_wanted().saturating_sub(1);
+        self.may_draft().then(|| self.draft_len(most).min(widest - 1).min(wanted))
+    }
+
+    /// Verifies a draft, or takes a plain step where it is empty, and counts the time since `began`, when drafting did.
+    pub fn step(
+        &mut self,
+        began: Instant,
+        decoding: &mut Decoding<'_>,
+        draft: &[TokenId],
+    ) -> Result<Option<StopReason>, DialogError> {
+        if draft.is_empty() {
+            return self.plain_step(began, decoding);
+        }
+        let verified = decoding.verify(draft)?;
+        self.round(began.elapsed(), draft.len(), verified.n_accepted);
+        Ok(verified.stop)
+    }
+
     /// Whether the next step may be a round.
     pub fn may_draft(&self) -> bool {
         let loss = self.cost_of(self.len) - 1.0;
         let gains = self.gain > 0.0 && self.credit > 0.0;
-        self.plain.is_some() && (gains || self.credit >= loss.min(MOST))
+        self.is_free || self.plain.is_some() && (gains || self.credit >= loss.min(MOST))
     }
 
     /// How many tokens of at most `most` the next draft should have.
     pub fn draft_len(&self, most: usize) -> usize {
-        self.len.min(most)
+        if self.is_free { most } else { self.len.min(most) }
     }
 
     /// Plain steps that a round with such a draft takes: as it was timed, else as the next longer one, else the next shorter one.
@@ -91,6 +182,7 @@ impl TimeBudget {
     /// A round took this long; `n_accepted` tokens of its draft held.
     pub fn round(&mut self, took: Duration, n_drafted: usize, n_accepted: usize) {
         self.len = match n_accepted {
+            _ if self.is_fixed => self.len,
             0 => (self.len.min(n_drafted) / 2).max(1),
             n if n >= n_drafted => (2 * n_drafted.max(self.len) + 1).min(LONGEST),
             _ => self.len,
@@ -98,7 +190,7 @@ impl TimeBudget {
         self.after_other = true;
         let Some(plain) = self.plain else { return };
         let mut cost = took.as_secs_f64() / plain.max(f64::MIN_POSITIVE);
-        let known = &mut self.rounds[class(n_drafted)];
+        let known = &mut self.rounds[class(if self.is_fixed { self.len } else { n_drafted })];
         match known {
             None => *known = Some(cost),
             Some(round) => {
@@ -114,7 +206,10 @@ impl TimeBudget {
 
     /// Another conversation: its drafts are as good as unknown. What steps take stays known.
     pub fn forget_gains(&mut self) {
-        (self.credit, self.gain, self.len) = (FIRST, 0.0, FIRST_LEN);
+        (self.credit, self.gain) = (self.first, 0.0);
+        if !self.is_fixed {
+            self.len = FIRST_LEN;
+        }
         self.after_other = true;
     }
 }
@@ -228,6 +323,59 @@ mod tests {
         budget.plain(ms(9_000));
         (0..100).for_each(|_| budget.plain(ms(10)));
         assert!(budget.may_draft(), "{budget:?}");
+    }
+
+    #[test]
+    fn trees_keep_their_rows_and_cost_a_bounded_share() {
+        let ms = Duration::from_millis;
+        for cost in [11, 15, 30, 80] {
+            let mut budget = TimeBudget::of_rows(28).learning();
+            let (mut time, mut n, mut rounds) = (0, 0, 0);
+            while n < 1_000 {
+                let is_round = budget.may_draft();
+                match is_round {
+                    true => budget.round(ms(cost), 9, 0),
+                    false => budget.plain(ms(10)),
+                }
+                (time, n, rounds) = (time + if is_round { cost } else { 10 }, n + 1, rounds + usize::from(is_round));
+            }
+            // The first credit, a fiftieth, and the round that overdraws it.
+            assert!(rounds > 0 && time <= 10_000 + 40 + 200 + cost, "{cost}: {time} ms with {rounds} rounds");
+            let expected = cost as f64 / 10.0;
+            assert!(budget.rounds[5].is_some_and(|found| (found - expected).abs() < 1e-9), "{:?}", budget.rounds[5]);
+            assert_eq!(budget.draft_len(99), 27);
+            budget.forget_gains();
+            assert_eq!((budget.credit, budget.len), (MOST, 27));
+        }
+    }
+
+    #[test]
+    fn a_text_whose_trees_hold_after_a_while_is_found_out() {
+        // Nothing in the first 20 rounds, then a token in each of three.
+        let ms = Duration::from_millis;
+        let (mut budget, mut rounds) = (TimeBudget::of_rows(32).learning(), 0);
+        for _ in 0..3_000 {
+            if budget.may_draft() {
+                rounds += 1;
+                budget.round(ms(13), 9, if rounds > 20 { 1 } else { 0 });
+            } else {
+                budget.plain(ms(10));
+            }
+        }
+        assert!(rounds > 2_000, "{rounds}");
+    }
+
+    #[test]
+    fn a_free_budget_always_drafts_and_time_beside_rounds_is_paid() {
+        let mut budget = TimeBudget::default().free();
+        assert!(budget.may_draft() && budget.draft_len(7) == 7);
+        (0..9).for_each(|_| budget.round(Duration::from_millis(900), 7, 0));
+        assert!(budget.may_draft() && budget.draft_len(7) == 7);
+        let ms = Duration::from_millis;
+        let mut budget = TimeBudget::of_rows(8);
+        (0..2).for_each(|_| budget.plain(ms(10)));
+        budget.spent(ms(20));
+        assert!(!budget.may_draft());
     }
 
     #[test]

@@ -17,6 +17,17 @@ impl Chances {
         at.map_or(0.0, |at| self.entries[at].1)
     }
 
+    /// Becomes a mixture: of itself, and by `share` of the other.
+    pub(super) fn mix(&mut self, other: &Chances, share: f64) {
+        self.entries.iter_mut().for_each(|(_, p)| *p *= 1.0 - share);
+        for (id, p) in &other.entries {
+            match self.entries.binary_search_by_key(id, |(own, _)| *own) {
+                Ok(at) => self.entries[at].1 += share * p,
+                Err(at) => self.entries.insert(at, (*id, share * p)),
+            }
+        }
+    }
+
     /// Draws from what `self` has more than `draft`, by inverse CDF in the order of ids. `None` where it has nothing more,
     /// which rounding can bring about.
     pub(super) fn draw_beyond(&self, draft: &Chances, u: f64) -> Option<TokenId> {

@@ -12,13 +12,13 @@ use super::cpp_select::{nth_element, partial_sort};
 use super::settings::SamplerRules;
 
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
-    logit: f32,
-    id: u32,
+pub(super) struct Candidate {
+    pub(super) logit: f32,
+    pub(super) id: u32,
 }
 
 /// Likelier first; among equals the one whose id is lower.
-fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
+pub(super) fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
 
@@ -33,9 +33,15 @@ fn likelier(a: &Candidate, b: &Candidate) -> bool {
 /// or, when `n_sorted` is 0, in token-id order; by libGenie's rules in the order that its filters leave.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    left: Vec<Candidate>,
-    n_sorted: usize,
+    pub(super) left: Vec<Candidate>,
+    pub(super) n_sorted: usize,
     rules: SamplerRules,
+    /// Probabilities of what is left, while a stage looks at them.
+    pub(super) probabilities: Vec<f64>,
+    /// Places in `left`, while typical sampling ranks them.
+    pub(super) order: Vec<usize>,
+    /// What typical sampling keeps, before it takes the place of `left`.
+    pub(super) kept: Vec<Candidate>,
 }
 
 impl Scratch {
@@ -159,7 +165,7 @@ impl Scratch {
     }
 
     /// Brings the `n` likeliest to the front, in rank order.
-    fn sort_first(&mut self, n: usize) {
+    pub(super) fn sort_first(&mut self, n: usize) {
         let n = n.min(self.left.len());
         if n <= self.n_sorted {
             return;
@@ -173,7 +179,7 @@ impl Scratch {
         self.n_sorted = n;
     }
 
-    fn max(&self) -> f64 {
+    pub(super) fn max(&self) -> f64 {
         if self.n_sorted > 0 {
             return f64::from(self.left[0].logit);
         }
@@ -182,6 +188,6 @@ impl Scratch {
 }
 
 /// `exp((logit - max) / temp)`: 1 for the likeliest, so that nothing overflows.
-fn weight(logit: f32, max: f64, temp: f64) -> f64 {
+pub(super) fn weight(logit: f32, max: f64, temp: f64) -> f64 {
     ((f64::from(logit) - max) / temp).exp()
 }

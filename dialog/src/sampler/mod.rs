@@ -33,19 +33,28 @@
 //!
 //! *Source*: measured on libGenie 1.21 over its own logits (dialog/tests/sampler_draws.rs, conformance/tests/sampler_htp.rs).
 
+mod chain;
 mod chances;
 mod cpp_select;
 mod custom;
+mod dry;
 mod filter;
+mod logprobs;
 mod penalties;
 mod rng;
 mod settings;
+mod stages;
+mod window;
 
+pub use chain::{Chain, Dry, DynamicTemp, Mirostat, MirostatVersion, OrderError, Stage, Xtc};
 pub use chances::Chances;
 pub use custom::SamplerCallback;
+pub use dry::Breakers;
+pub use logprobs::Logprobs;
 pub use penalties::Penalties;
 pub use rng::{Mt19937, RngStateError};
 pub use settings::{SamplerRules, SamplerSettings, SettingsError, TokenPenalty};
+pub use window::Window;
 
 use genie_types::TokenId;
 
@@ -93,12 +102,18 @@ pub struct Sampler {
     callback: Option<SamplerCallback>,
     rng: Mt19937,
     seed: u32,
-    penalties: Penalties,
+    window: Window,
+    /// The tokens that DRY's breakers are.
+    breakers: Breakers,
+    /// How likely the token drawn last was.
+    logprobs: Option<Logprobs>,
     /// The row with the penalties applied.
     row: Vec<f32>,
     scratch: filter::Scratch,
     /// The distribution of the row that a drafted token is tested against.
     own: Chances,
+    /// The same behind XTC's removal, while the two are mixed.
+    with_removal: Chances,
 }
 
 impl Sampler {
@@ -109,10 +124,13 @@ impl Sampler {
             rng: Mt19937::new(seed),
             seed,
             callback: None,
-            penalties: Penalties::new(settings.effective_penalty()),
+            window: Window::new(&settings),
+            breakers: Breakers::default(),
+            logprobs: None,
             row: Vec::new(),
             scratch: filter::Scratch::default(),
             own: Chances::default(),
+            with_removal: Chances::default(),
             settings,
         }
     }
@@ -139,10 +157,16 @@ impl Sampler {
 
     fn ask(&mut self, callback: &SamplerCallback, logits: &[f32]) -> Result<TokenId, SamplerError> {
         check(logits)?;
-        let token = if self.penalties.is_active() {
+        let bias = &self.settings.chain().logit_bias;
+        let token = if self.window.penalties.is_active() || !bias.is_empty() {
             self.row.clear();
             self.row.extend_from_slice(logits);
-            self.penalties.apply(&mut self.row);
+            for (id, by) in bias {
+                if let Some(logit) = self.row.get_mut(id.0 as usize) {
+                    *logit += by;
+                }
+            }
+            self.window.penalties.apply(&mut self.row);
             callback.choose(&self.row)
         } else {
             callback.choose(logits)
@@ -158,17 +182,24 @@ impl Sampler {
     /// # Errors
     /// The row is empty, has NaN or +inf, or masks every token.
     pub fn sample(&mut self, logits: &[f32]) -> Result<TokenId, SamplerError> {
-        if let Some(callback) = self.callback.clone() {
-            return self.ask(&callback, logits);
-        }
+        let token = match self.callback.clone() {
+            Some(callback) => self.ask(&callback, logits)?,
+            None if self.settings.chain().is_active() => self.sample_by_chain(logits)?,
+            None => self.sample_as_genie(logits)?,
+        };
+        self.note(logits, token);
+        Ok(token)
+    }
+
+    fn sample_as_genie(&mut self, logits: &[f32]) -> Result<TokenId, SamplerError> {
         let best = check(logits)?;
         if self.settings.is_argmax() {
             return Ok(best);
         }
-        if self.penalties.is_active() {
+        if self.window.penalties.is_active() {
             self.row.clear();
             self.row.extend_from_slice(logits);
-            self.penalties.apply(&mut self.row);
+            self.window.penalties.apply(&mut self.row);
             if self.settings.rules() == SamplerRules::Documented {
                 check(&self.row)?;
             }
@@ -179,22 +210,133 @@ impl Sampler {
         Ok(draw(&mut self.scratch, &self.settings, logits, u))
     }
 
+    fn sample_by_chain(&mut self, logits: &[f32]) -> Result<TokenId, SamplerError> {
+        check(logits)?;
+        let xtc = self.settings.chain().xtc.probability;
+        let removes = xtc > 0.0 && self.rng.next_unit() < f64::from(xtc);
+        let temp = self.run_chain(logits, removes)?;
+        if self.settings.is_argmax() {
+            return Ok(self.scratch.last());
+        }
+        let token = self.scratch.draw(temp, self.rng.next_unit());
+        if let Some(rule) = self.settings.chain().mirostat {
+            self.window.follow(rule, self.scratch.surprise(token));
+        }
+        Ok(token)
+    }
+
+    /// Brings the scratch to what the chain leaves of a row; the temperature to draw with. With the likeliest token alone where
+    /// that is asked for.
+    fn run_chain(&mut self, logits: &[f32], removes_likely: bool) -> Result<f32, SamplerError> {
+        let (settings, scratch) = (&self.settings, &mut self.scratch);
+        let (chain, argmax) = (settings.chain(), settings.is_argmax());
+        // By the documented rules, whatever those of the policy are.
+        scratch.load(logits, SamplerRules::Documented);
+        chain.logit_bias.iter().for_each(|(id, bias)| scratch.change(*id, |logit| logit + bias));
+        let cuts = chain.mirostat.is_none();
+        let mut temp = 1.0;
+        for (at, stage) in chain.order.iter().enumerate() {
+            match stage {
+                // As without a chain: the likeliest token is taken before penalties.
+                Stage::Penalties if !argmax => self.window.penalties.each(|id, lowered| scratch.change(id, lowered)),
+                Stage::Dry => {
+                    if let Some((rule, recent)) = &mut self.window.recent {
+                        recent.penalties(rule, &self.breakers, |id, by| scratch.change(id, |logit| logit - by));
+                    }
+                }
+                Stage::TopNSigma if cuts => scratch.keep_n_sigma(chain.top_n_sigma),
+                Stage::TopK if cuts => scratch.keep_top_k(settings.top_k()),
+                Stage::Typical if cuts => scratch.keep_typical(chain.typical_p),
+                Stage::TopP if cuts => scratch.keep_top_p(settings.top_p()),
+                Stage::MinP if cuts => scratch.keep_min_p(chain.min_p),
+                Stage::Xtc if cuts && removes_likely => scratch.remove_likely(chain.xtc.threshold),
+                Stage::Temperature if !argmax => {
+                    let dynamic = scratch.dynamic_temp(settings.temp(), chain.dynamic_temp);
+                    if cuts && at + 1 == chain.order.len() {
+                        temp = dynamic as f32;
+                    } else if dynamic > 0.0 {
+                        scratch.scale(dynamic);
+                    } else {
+                        scratch.keep_one();
+                    }
+                }
+                _ => {}
+            }
+        }
+        if !scratch.has_any() {
+            return Err(SamplerError::AllMasked { n_vocab: logits.len() });
+        }
+        if let Some(rule) = chain.mirostat
+            && !argmax
+        {
+            scratch.keep_mirostat(rule, self.window.mu, logits.len());
+        }
+        if argmax || temp <= 0.0 {
+            scratch.keep_one();
+            temp = 1.0;
+        }
+        Ok(temp)
+    }
+
+    /// The distribution that the chain leaves; with XTC a mixture of both its ways.
+    fn chances_by_chain(&mut self, logits: &[f32], out: &mut Chances) -> Result<(), SamplerError> {
+        check(logits)?;
+        let temp = self.run_chain(logits, false)?;
+        self.scratch.chances(temp, &mut out.entries);
+        let share = f64::from(self.settings.chain().xtc.probability);
+        if share > 0.0 {
+            let mut other = std::mem::take(&mut self.with_removal);
+            let removed = self.run_chain(logits, true).map(|temp| {
+                self.scratch.chances(temp, &mut other.entries);
+                out.mix(&other, share);
+            });
+            self.with_removal = other;
+            removed?;
+        }
+        Ok(())
+    }
+
+    /// Notes how likely a token was, if that is asked for.
+    fn note(&mut self, logits: &[f32], token: TokenId) {
+        if let Some(n) = self.settings.logprobs() {
+            self.logprobs = Some(Logprobs::of(logits, token, n));
+        }
+    }
+
+    /// How likely a token of the reply was, if that is asked for and it is the one that was drawn last.
+    pub(crate) fn take_logprobs(&mut self, token: TokenId) -> Option<Logprobs> {
+        self.settings.logprobs()?;
+        let drawn = self.logprobs.take().filter(|drawn| drawn.token == token);
+        Some(drawn.unwrap_or(Logprobs { token, logprob: None, top: Vec::new() }))
+    }
+
+    /// Looks DRY's breakers up in a vocabulary; without them nothing breaks a repetition.
+    pub fn learn_breakers(&mut self, tokenizer: &genie_tokenizer::Tokenizer) {
+        let dry = &self.settings.chain().dry;
+        if dry.multiplier != 0.0 {
+            self.breakers = Breakers::of_texts(&dry.breakers, tokenizer);
+        }
+    }
+
     /// The distribution that [`sample`](Self::sample) draws from, penalties included. A sampler that takes the most likely
     /// token has all of it there. Draws nothing.
     ///
     /// # Errors
     /// As [`sample`](Self::sample).
     pub fn chances(&mut self, logits: &[f32], out: &mut Chances) -> Result<(), SamplerError> {
+        if self.settings.chain().is_active() {
+            return self.chances_by_chain(logits, out);
+        }
         let best = check(logits)?;
         if self.settings.is_argmax() {
             out.entries.clear();
             out.entries.push((best.0, 1.0));
             return Ok(());
         }
-        if self.penalties.is_active() {
+        if self.window.penalties.is_active() {
             self.row.clear();
             self.row.extend_from_slice(logits);
-            self.penalties.apply(&mut self.row);
+            self.window.penalties.apply(&mut self.row);
             check(&self.row)?;
             self.scratch.load(&self.row, self.settings.rules());
         } else {
@@ -228,20 +370,26 @@ impl Sampler {
             // Where the two differ by rounding alone, nothing is left over, and the token is as good as any.
             own.draw_beyond(draft, self.rng.next_unit()).unwrap_or(token)
         });
+        if let (Ok(token), Some(rule)) = (&tested, self.settings.chain().mirostat) {
+            self.window.follow(rule, -own.of(*token).log2());
+        }
         self.own = own;
+        if let Ok(token) = &tested {
+            self.note(logits, *token);
+        }
         tested
     }
 
     /// The window of the penalties, to come back to after tokens that are only proposed.
-    pub(crate) fn mark_window(&self) -> Option<Penalties> {
-        self.penalties.is_active().then(|| self.penalties.clone())
+    pub(crate) fn mark_window(&self) -> Option<Window> {
+        (!self.window.is_new()).then(|| self.window.clone())
     }
 
     /// Forgets the tokens since [`mark_window`](Self::mark_window).
-    pub(crate) fn restore_window(&mut self, mark: Option<Penalties>) {
+    pub(crate) fn restore_window(&mut self, mark: Option<Window>) {
         match mark {
-            Some(penalties) => self.penalties = penalties,
-            None => self.penalties.clear(),
+            Some(window) => self.window = window,
+            None => self.window.clear(),
         }
     }
 
@@ -253,34 +401,35 @@ impl Sampler {
 
     /// Adds tokens of a prompt to the window of the penalties, as libGenie does.
     pub fn observe(&mut self, input: &[TokenId]) {
-        input.iter().for_each(|token| self.penalties.accept(*token));
+        input.iter().for_each(|token| self.window.accept(*token));
     }
 
     /// Adds a generated token to the window of the penalties.
     pub fn accept(&mut self, token: TokenId) {
-        self.penalties.accept(token);
+        self.window.accept(token);
     }
 
-    /// The window of the penalties.
-    pub(crate) fn window(&self) -> &Penalties {
-        &self.penalties
+    /// What is remembered of the reply.
+    pub(crate) fn window(&self) -> &Window {
+        &self.window
     }
 
-    /// Goes on with another window of penalties.
-    pub(crate) fn set_window(&mut self, window: Penalties) {
-        self.penalties = window;
+    /// Goes on with another window.
+    pub(crate) fn set_window(&mut self, window: Window) {
+        self.window = window;
     }
 
-    /// Exchanges the window of the penalties with another one.
-    pub(crate) fn exchange_window(&mut self, other: &mut Penalties) {
-        std::mem::swap(&mut self.penalties, other);
+    /// Exchanges the window with another one.
+    pub(crate) fn exchange_window(&mut self, other: &mut Window) {
+        std::mem::swap(&mut self.window, other);
     }
 
     /// Back to the start: penalty window empty, random state as seeded (a fresh seed if none was set).
     pub fn reset(&mut self) {
         self.seed = self.settings.seed().unwrap_or_else(random_seed);
         self.rng = Mt19937::new(self.seed);
-        self.penalties.clear();
+        self.window.clear();
+        self.logprobs = None;
     }
 
     /// The random state as libGenie's `sampler.primary.rng` file has it: 624 decimal words.

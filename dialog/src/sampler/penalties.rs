@@ -52,9 +52,20 @@ impl Penalties {
     pub fn apply(&self, logits: &mut [f32]) {
         for (&token, &count) in &self.counts {
             if let Some(l) = logits.get_mut(token.0 as usize) {
-                *l = if *l > 0.0 { *l / self.rule.repetition } else { *l * self.rule.repetition };
-                *l -= self.rule.presence + self.rule.frequency * count as f32;
+                *l = self.lowered(*l, count);
             }
+        }
+    }
+
+    fn lowered(&self, logit: f32, count: u32) -> f32 {
+        let l = if logit > 0.0 { logit / self.rule.repetition } else { logit * self.rule.repetition };
+        l - (self.rule.presence + self.rule.frequency * count as f32)
+    }
+
+    /// Each token of the window with what becomes of its logit.
+    pub(super) fn each(&self, mut change: impl FnMut(TokenId, &dyn Fn(f32) -> f32)) {
+        for (&token, &count) in &self.counts {
+            change(token, &|logit| self.lowered(logit, count));
         }
     }
 

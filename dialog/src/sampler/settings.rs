@@ -3,6 +3,8 @@
 //! *Units*: `top_p` is a probability, `penalize_last_n` counts tokens. Defaults are those measured on libGenie:
 //! `temp` 0.1, `top-k` 0 (off), `top-p` 0.8, random seed.
 
+use super::chain::Chain;
+
 /// A value that no sampler can work with.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("`{key}` is {value}, expected {expected}")]
@@ -63,13 +65,27 @@ pub struct SamplerSettings {
     rules: SamplerRules,
     /// There is a penalty, and its repetition penalty was not given.
     repetition_absent: bool,
+    chain: Chain,
+    logprobs: Option<usize>,
 }
 
 impl Default for SamplerSettings {
     fn default() -> Self {
         let penalty = TokenPenalty::default();
         let (rules, repetition_absent) = (SamplerRules::default(), false);
-        Self { seed: None, temp: 0.1, top_k: 0, top_p: 0.8, greedy: false, penalty, rules, repetition_absent }
+        let (chain, logprobs) = (Chain::default(), None);
+        Self {
+            seed: None,
+            temp: 0.1,
+            top_k: 0,
+            top_p: 0.8,
+            greedy: false,
+            penalty,
+            rules,
+            repetition_absent,
+            chain,
+            logprobs,
+        }
     }
 }
 
@@ -149,6 +165,23 @@ impl SamplerSettings {
         self
     }
 
+    /// The stages beyond Genie's, and the order of all. With one that acts, every stage does what its name says, under either rules.
+    ///
+    /// # Errors
+    /// A number that a stage cannot work with.
+    pub fn with_chain(mut self, chain: Chain) -> Result<Self, SettingsError> {
+        chain.check()?;
+        self.chain = chain;
+        Ok(self)
+    }
+
+    /// Notes how likely each drawn token was, and as many of the likeliest ones; `None` is off.
+    #[must_use]
+    pub fn with_logprobs(mut self, n_top: Option<usize>) -> Self {
+        self.logprobs = n_top;
+        self
+    }
+
     /// Whose rules to follow.
     #[must_use]
     pub fn with_rules(mut self, rules: SamplerRules) -> Self {
@@ -184,6 +217,16 @@ impl SamplerSettings {
     /// The penalties.
     pub fn penalty(&self) -> &TokenPenalty {
         &self.penalty
+    }
+
+    /// The stages beyond Genie's, and the order of all.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// How many of the likeliest tokens are noted beside each drawn one, if any are.
+    pub fn logprobs(&self) -> Option<usize> {
+        self.logprobs
     }
 
     /// The penalties as the rules have them.

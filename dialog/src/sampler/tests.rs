@@ -224,6 +224,9 @@ fn reset_seeds_again_and_empties_the_window() {
 fn defaults_are_the_measured_ones() {
     let s = SamplerSettings::default();
     assert_eq!((s.temp(), s.top_k(), s.top_p(), s.seed(), s.greedy()), (0.1, 0, 0.8, None, false));
+    let table = genie_bundle::config::key_table();
+    let listed = |key: &str| table.iter().find(|row| row.path == format!("sampler/{key}")).unwrap().default.unwrap();
+    assert_eq!((listed("temp"), listed("top-k"), listed("top-p"), listed("greedy")), ("0.1", "0", "0.8", "false"));
     // Drawn seeds differ; two equal ones in a row are a 2^-32 event.
     assert_ne!(Sampler::new(s.clone()).seed(), Sampler::new(s).seed());
 }

@@ -1,16 +1,46 @@
-//! A model whose logits follow from its tokens: plain, in trees, and drafting from hidden states.
+//! A model whose logits follow from its tokens: plain, in trees, with forecast tokens, and drafting from hidden states.
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use engine::{
     ChoosePath, EngineError, FeatureModel, FeatureWidths, OnFeatures, Overflow, RowBudget, SeqId, SeqRows, SeqTokens,
-    SequenceModel, StepLog, StopFlag, TokenModel, Transcript, TreeRow,
+    SequenceModel, Snapshot, StepLog, StopFlag, TokenModel, Transcript, TreeRow,
 };
-use genie_types::TokenId;
+use genie_types::{KvDtype, KvKind, KvTensor, TokenId};
+use kvmanager::{Cell, GroupImage, KvImage};
+use session_store::{CacheSchema, ForecastPrefix, ModelHash, SavedSequence, SavedToken};
 
 /// Letters and a few more, all of them ids of the tokenizer.
 pub const N_VOCAB: usize = 128;
+
+/// Rows of the forecast prefix.
+pub const N_PREFIX: usize = 2;
+
+/// A folder with a prefix for this model.
+pub fn prefix_folder() -> PathBuf {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = [TokenId(3), TokenId(4)];
+        ForecastPrefix::write(folder.path(), &image(&[(0, N_PREFIX)]), &tokens).unwrap();
+        folder
+    });
+    folder.path().to_owned()
+}
+
+/// A cache with that many rows of each sequence; what they say is in their tokens.
+fn image(rows: &[(u8, usize)]) -> KvImage {
+    let tensor = |kind| KvTensor::new(kind, 0, 1, 4, KvDtype::F16);
+    let tensors = vec![tensor(KvKind::Key), tensor(KvKind::Value)];
+    let cells = |&(seq, n): &(u8, usize)| (0..n).map(move |pos| Cell { pos, rotated_pos: pos, seqs: 1 << seq });
+    let cells: Vec<Cell> = rows.iter().flat_map(cells).collect();
+    let data = tensors.iter().map(|tensor| vec![0; tensor.rows_bytes(cells.len())]).collect();
+    let next = rows.iter().map(|&(seq, n)| (SeqId(seq), n)).collect();
+    KvImage { groups: vec![GroupImage::of_cells(cells)], next, tensors, data, ..KvImage::default() }
+}
 
 /// A model whose logits follow from the last `order` tokens. `noise` makes it another one in part of its rows.
 pub struct Toy {
@@ -20,6 +50,10 @@ pub struct Toy {
     context_size: usize,
     widest: usize,
     past: Transcript,
+    /// The forecast prefix.
+    prefix: Transcript,
+    /// `noise` of what forecast tokens say.
+    forecast_noise: u64,
     /// Tokens of sequences beside the dialog's.
     others: HashMap<u8, Vec<TokenId>>,
     /// It takes another model's hidden states.
@@ -42,6 +76,8 @@ impl Toy {
             context_size: 4_096,
             widest: 32,
             past,
+            prefix: Transcript::default(),
+            forecast_noise: 0,
             others: HashMap::new(),
             drafts: false,
             features: Vec::new(),
@@ -54,6 +90,11 @@ impl Toy {
     /// With room for that number of tokens, and logits for at most `widest` at once.
     pub fn with_limits(self, context_size: usize, widest: usize) -> Self {
         Self { context_size, widest, ..self }
+    }
+
+    /// The same with forecast tokens that are wrong as often as a model of that noise.
+    pub fn forecasting(self, forecast_noise: u64) -> Self {
+        Self { forecast_noise, ..self }
     }
 
     /// A model that drafts from the hidden states of one of the same order.
@@ -82,14 +123,32 @@ impl Toy {
 
     /// Rows in the cache.
     fn n_rows(&self) -> usize {
-        self.states.values().map(Vec::len).sum::<usize>().max(self.past.len())
+        self.states.values().map(Vec::len).sum::<usize>().max(self.past.len()) + self.prefix.len()
     }
 
     fn fits(&self, n_new: usize) -> Result<(), EngineError> {
         match self.n_rows() + n_new > self.context_size {
-            true => Err(Overflow::ContextExceeded { n_past: self.past.len(), n_new, limit: self.context_size }.into()),
+            true => {
+                let (n_past, limit) = (self.past.len(), self.context_size - self.prefix.len());
+                Err(Overflow::ContextExceeded { n_past, n_new, limit }.into())
+            }
             false => Ok(()),
         }
+    }
+
+    /// What forecast tokens say behind these: the row of the token that comes as many places later.
+    fn forecast(&mut self, tokens: &[TokenId], n_places: usize) {
+        let noise = std::mem::replace(&mut self.noise, self.forecast_noise);
+        let mut tokens = tokens.to_vec();
+        for place in 0..=n_places {
+            let state = self.state(&tokens, None);
+            self.row_of(state);
+            if place < n_places {
+                let best = (0..self.n_vocab).rev().max_by(|&a, &b| self.logits[a].total_cmp(&self.logits[b]));
+                tokens.push(TokenId(best.unwrap_or(0) as u32));
+            }
+        }
+        self.noise = noise;
     }
 
     /// Of `noise` in 100 contexts the answers are others.
@@ -154,11 +213,8 @@ impl TokenModel for Toy {
     }
     fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), EngineError> {
         assert!(tokens.iter().all(|token| (token.0 as usize) < self.n_vocab.max(300)), "{tokens:?}");
-        let (n_past, n_new) = (self.past.len(), tokens.len());
-        if n_past + n_new > self.context_size {
-            return Err(Overflow::ContextExceeded { n_past, n_new, limit: self.context_size }.into());
-        }
-        self.past.extend(tokens, n_past);
+        self.fits(tokens.len())?;
+        self.past.extend(tokens, self.past.len());
         self.follow();
         Ok(())
     }
@@ -193,7 +249,48 @@ impl TokenModel for Toy {
     }
     fn reset(&mut self) -> Result<(), EngineError> {
         (self.others, self.states) = (HashMap::new(), HashMap::new());
+        self.prefix = Transcript::default();
         self.rewind(0)
+    }
+    fn cache_schema(&mut self) -> Result<CacheSchema, EngineError> {
+        Ok(CacheSchema { model: ModelHash([7; 32]), tensors: image(&[]).tensors })
+    }
+    fn snapshot(&mut self) -> Result<Snapshot, EngineError> {
+        let token = |transcript: &Transcript, i: usize| SavedToken {
+            token: transcript.tokens()[i],
+            position: i,
+            generated: transcript.is_generated(i),
+        };
+        let of = |seq: SeqId, transcript: &Transcript| SavedSequence {
+            seq,
+            tokens: (0..transcript.len()).map(|i| token(transcript, i)).collect(),
+        };
+        let all = [of(SeqId(0), &self.past), of(ForecastPrefix::SEQ, &self.prefix)];
+        let sequences: Vec<SavedSequence> = all.into_iter().filter(|saved| !saved.tokens.is_empty()).collect();
+        let rows: Vec<_> = sequences.iter().rev().map(|saved| (saved.seq.0, saved.tokens.len())).collect();
+        Ok(Snapshot { model: ModelHash([7; 32]), image: image(&rows), sequences, ..Snapshot::default() })
+    }
+    fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
+        snapshot.image.check()?;
+        self.reset()?;
+        for saved in &snapshot.sequences {
+            let transcript = match saved.seq {
+                SeqId(0) => &mut self.past,
+                seq => {
+                    assert_eq!(seq, ForecastPrefix::SEQ);
+                    &mut self.prefix
+                }
+            };
+            for (i, token) in saved.tokens.iter().enumerate() {
+                transcript.push(token.token, token.position);
+                if token.generated {
+                    transcript.mark_generated(i);
+                }
+            }
+        }
+        self.fits(0)?;
+        self.follow();
+        Ok(())
     }
     fn steps(&self) -> &StepLog {
         &self.steps
@@ -202,7 +299,10 @@ impl TokenModel for Toy {
 
 impl SequenceModel for Toy {
     fn transcript_of(&self, seq: SeqId) -> Option<&Transcript> {
-        (seq.0 == 0).then_some(&self.past)
+        match seq {
+            SeqId(0) => Some(&self.past),
+            seq => (seq == ForecastPrefix::SEQ).then_some(&self.prefix),
+        }
     }
     fn process_batch(&mut self, _: &[SeqTokens<'_>], _: &mut dyn FnMut(usize, &[f32])) -> Result<(), EngineError> {
         unreachable!("no kind here asks for it")
@@ -244,8 +344,15 @@ impl SequenceModel for Toy {
             let mut path: Vec<TokenId> =
                 std::iter::successors(Some(n), |&at| rows[at].parent).map(|at| rows[at].token).collect();
             path.reverse();
-            let state = self.state(&[self.past.tokens(), &path].concat(), None);
-            self.row_of(state);
+            let n_known = path.iter().take_while(|token| (token.0 as usize) < self.n_vocab).count();
+            let known = [self.past.tokens(), &path[..n_known]].concat();
+            if n_known < path.len() {
+                assert_eq!(self.prefix.len(), N_PREFIX, "forecast tokens see their prefix");
+                self.forecast(&known, path.len() - n_known);
+            } else {
+                let state = self.state(&known, None);
+                self.row_of(state);
+            }
             all.push(if row.logits { self.logits.clone() } else { Vec::new() });
         }
         let kept = choose(&all.iter().map(Vec::as_slice).collect::<Vec<_>>());

@@ -17,6 +17,7 @@ pub(super) const CHECKS: &[Check] = &[
         run: not_for_libgenie,
     },
     Check { rules: &[&HEAD_WEIGHT_FILE], run: head_weights },
+    Check { rules: &[&FUSED_GRAPHS, &FUSED_OFF, &FUSED_MISSING], run: fused },
     Check { rules: &[&CACHE_GROUP, &CACHE_FORMS], run: cache_groups },
     Check {
         rules: &[
@@ -143,6 +144,51 @@ fn not_for_libgenie(facts: &Facts, found: &mut Findings) {
     }
     for note in layout.notes.iter().filter(|note| matches!(note, Note::ImageEncoder { .. })) {
         found.add(&IMAGE_ENCODER, "graphs", note.to_string());
+    }
+}
+
+const FUSED_GRAPHS: Rule = Rule {
+    id: "fused-graphs",
+    severity: Severity::Warning,
+    title: "graphs that carry a prompt's chunk and a decode row of another request",
+    why: "libGenie knows no such graphs and refuses the bundle; this engine runs them",
+    fix: Fix::Text("for libGenie, compile without `--pd-total-lens`"),
+};
+const FUSED_OFF: Rule = Rule {
+    id: "fused-off",
+    severity: Severity::Error,
+    title: "`pd_fusion.enable` is false, and the bundle has fused graphs alone",
+    why: "no graph is left to run",
+    fix: Fix::Text("remove `pd_fusion.enable`, or compile the bundle with plain graphs as well"),
+};
+const FUSED_MISSING: Rule = Rule {
+    id: "fused-missing",
+    severity: Severity::Error,
+    title: "`pd_fusion.enable` is true, and the bundle has no fused graphs",
+    why: "this engine refuses to run the bundle on other graphs than the config asks for",
+    fix: Fix::Text("remove `pd_fusion.enable`, or compile the bundle with fused graphs"),
+};
+
+const PD_ENABLE: &str = "/dialog/engine/pd_fusion/enable";
+
+/// Fused graphs: what they are, and whether they are what the config asks for.
+fn fused(facts: &Facts, found: &mut Findings) {
+    let enable = facts.config().and_then(|config| config.engine("/pd_fusion/enable")).and_then(|v| v.as_bool());
+    let at = |pointer: &str| facts.config().map_or_else(|| pointer.to_owned(), |config| config.at(pointer));
+    let layout = match facts.fused() {
+        Some(Ok(layout)) => layout,
+        Some(Err(_)) => return,
+        None => {
+            if enable == Some(true) && facts.layout().is_some() {
+                found.add(&FUSED_MISSING, at(PD_ENABLE), "no graph has input `fusion_ctrl`".to_owned());
+            }
+            return;
+        }
+    };
+    let names: Vec<String> = layout.graphs().map(|graph| format!("`{}`", graph.info.name)).collect();
+    found.add(&FUSED_GRAPHS, "graphs", names.join(", "));
+    if enable == Some(false) && matches!(facts.layout(), Some(Err(LayoutError::OnlyFused { .. }))) {
+        found.add(&FUSED_OFF, at(PD_ENABLE), format!("the graphs are {}", names.join(", ")));
     }
 }
 
@@ -277,7 +323,14 @@ fn rule_of(error: &LayoutError) -> &'static Rule {
 
 /// The first error of the analysis, unless another check has reported it.
 fn contract(facts: &Facts, found: &mut Findings) {
+    if let Some(Err(error)) = facts.fused() {
+        found.add(&GRAPH_CONTRACT, "graphs", error.to_string());
+    }
     let Some(Err(error)) = facts.layout() else { return };
+    // These are read by their own contract.
+    if matches!(error, LayoutError::OnlyFused { .. }) {
+        return;
+    }
     let rule = rule_of(&error);
     // Cache tensors whose encodings differ between variants also differ in geometry.
     let reported =

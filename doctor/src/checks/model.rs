@@ -1,5 +1,6 @@
 //! Checks of the config's model values against the graphs: head width, context size, embedding table.
 
+use nsp_graph::LayoutError;
 use nsp_graph::names::{INPUT_IDS, INPUTS_EMBEDS};
 use serde_json::Value;
 
@@ -67,7 +68,19 @@ const CONTEXT_SIZE: Rule = Rule {
 
 /// Unless old tokens are evicted, which allows longer dialogs.
 fn context_size(facts: &Facts, found: &mut Findings) {
-    let (Some(config), Some(Ok(layout))) = (facts.config(), facts.layout()) else { return };
+    let Some(config) = facts.config() else { return };
+    let layout = match (facts.layout(), facts.fused()) {
+        (Some(Ok(layout)), _) => layout,
+        (Some(Err(LayoutError::OnlyFused { .. })), Some(Ok(fused))) => {
+            let rows = fused.context - 1;
+            if let Some(size) = config.number("/context/size").filter(|size| *size > rows as i64) {
+                let what = format!("{size} tokens, but the fused graphs keep {rows} rows");
+                found.add(&CONTEXT_SIZE, config.at("/dialog/context/size"), what);
+            }
+            return;
+        }
+        _ => return,
+    };
     let evicts = config.engine("/longcontext").is_some();
     let longest = layout.max_cl();
     if let Some(size) = config.number("/context/size")

@@ -1,6 +1,7 @@
 //! Checks of the config's `positional-encoding` against the position inputs of the graphs.
 
 use genie_types::PositionKind;
+use nsp_graph::LayoutError;
 use nsp_graph::names::{DEFAULT_GROUP, POSITION_COS, POSITION_IDS, rope_prefix};
 use serde_json::Value;
 
@@ -170,6 +171,10 @@ fn windows(facts: &Facts, found: &mut Findings) {
 /// The inputs themselves. A config that says nothing of positions is left to the graphs.
 fn inputs(facts: &Facts, found: &mut Findings) {
     let Some(config) = facts.config() else { return };
+    // Fused graphs hold their tables.
+    if matches!((facts.fused(), facts.layout()), (Some(Ok(_)), Some(Err(LayoutError::OnlyFused { .. })))) {
+        return;
+    }
     let items = config.position_items();
     let Some(first) = items.first() else { return };
     let at = config.at(&first.pointer);

@@ -14,6 +14,7 @@ pub use config::{ConfigFile, PositionItem};
 pub use machine::{AdspPath, Interfaces, LibraryFile, Machine, Place};
 
 use genie_bundle::config::GenieApi;
+use nsp_graph::pd::{self, PairError, PairLayout};
 use nsp_graph::{BinaryGraphs, GroupOptions, LayoutError, ModelLayout, Options, analyze};
 use qnn_api::{BinaryInfo, Soc};
 
@@ -62,6 +63,23 @@ impl Facts {
 
     /// The graphs as a model, or the first breach of the graph contract; `None` while a binary is missing, unread or empty.
     pub fn layout(&self) -> Option<Result<ModelLayout, LayoutError>> {
+        let graphs = self.graphs()?;
+        let options = self.config().map_or_else(Options::default, |config| Options {
+            groups: config.cache_groups(),
+            select: config.selected_graphs(),
+            alphas: config.lora_alphas(),
+        });
+        Some(analyze(&graphs, &options))
+    }
+
+    /// The fused graphs, or the first breach of their contract; `None` without any, and as [`Self::layout`].
+    pub fn fused(&self) -> Option<Result<PairLayout, PairError>> {
+        let select = self.config().and_then(ConfigFile::selected_graphs);
+        pd::analyze(&self.graphs()?, select.as_deref()).transpose()
+    }
+
+    /// The graphs by binary; `None` while a binary is missing, unread or empty.
+    fn graphs(&self) -> Option<Vec<BinaryGraphs>> {
         let all = self.binaries();
         let graphs: Vec<BinaryGraphs> = self
             .described()
@@ -71,12 +89,7 @@ impl Facts {
         if all.is_empty() || graphs.len() < all.len() {
             return None;
         }
-        let options = self.config().map_or_else(Options::default, |config| Options {
-            groups: config.cache_groups(),
-            select: config.selected_graphs(),
-            alphas: config.lora_alphas(),
-        });
-        Some(analyze(&graphs, &options))
+        Some(graphs)
     }
 }
 

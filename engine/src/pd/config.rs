@@ -3,6 +3,8 @@
 /// See the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairConfig {
+    /// Whether a dialog is to run on the fused graphs; `None` for where there are no others. For who opens the bundle: a runner does not ask.
+    pub enable: Option<bool>,
     /// Widest graph to use, in rows; `None` for the widest there is.
     pub total_len: Option<usize>,
     /// Most rows of a prompt in one step; `None` for as many as the widest graph has beside the decode row.
@@ -17,6 +19,6 @@ pub struct PairConfig {
 impl Default for PairConfig {
     /// All widths, in place, the last row not used.
     fn default() -> Self {
-        Self { total_len: None, prefill_len: None, in_place: true, last_row_unused: true }
+        Self { enable: None, total_len: None, prefill_len: None, in_place: true, last_row_unused: true }
     }
 }

@@ -139,6 +139,10 @@ impl<X: Executor> SequenceModel for PairRunner<X> {
         true
     }
 
+    fn runs_in_pairs(&self) -> bool {
+        true
+    }
+
     fn rows(&self) -> RowBudget {
         let used = self.sequences.iter().map(|s| s.transcript.len()).sum();
         RowBudget { total: self.context_size * MOST_SEQUENCES, used }

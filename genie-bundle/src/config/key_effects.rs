@@ -145,7 +145,7 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/cache-groups/attention-mask-tensor-name", Acts("")),
     ("engine/cache-groups/cache-index-tensor-name", Acts("")),
     ("engine/cache-groups/kv-dim", Ignored("the graphs' tensors have the width")),
-    ("engine/batching", Ignored("a dialog runs one sequence; Genie's own scheduler showed no effect either")),
+    ("engine/batching", Acts("where many requests are served (docs/serving.md); a dialog runs one sequence")),
     ("engine/pd_fusion", Acts("how fused graphs are run; no key of libGenie's, which refuses it")),
     ("engine/training-config", Refused("only the `libtorch` backend trains")),
     ("engine/optimizer-config", Refused("only the `libtorch` backend trains")),
@@ -265,13 +265,10 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
         "engine/model/positional-encoding/rope-scaling/long-factor",
         InPart("for `longrope`; beside another `rope-type` ignored with a warning"),
     ),
-    (
-        "engine/model/positional-encoding/rope-scaling/time-step",
-        Ignored("a prompt is text or tokens, and has no images to place"),
-    ),
+    ("engine/model/positional-encoding/rope-scaling/time-step", Ignored("frames of an image are one position apart")),
     (
         "engine/model/positional-encoding/rope-scaling/spatial-merge-size",
-        Ignored("a prompt is text or tokens, and has no images to place"),
+        Ignored("an image is placed by its extents after merging"),
     ),
     (
         "engine/model/positional-encoding/rope-scaling/mrope-section",

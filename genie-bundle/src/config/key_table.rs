@@ -1,7 +1,8 @@
 //! All keys of the schema with what they do, in the schema's order: docs/config-keys.md and its test.
 
+use super::key_defaults::default_of;
 use super::key_effects::{KeyEffect, effect_of};
-use super::schema::{Block, Type};
+use super::schema::{Block, Type, values_of};
 use super::tables;
 
 /// A key and what it does.
@@ -9,6 +10,12 @@ use super::tables;
 pub struct KeyRow {
     /// Its place below `/dialog`, without numbers of list items, as in `/engine/backend/QnnHtp/poll`.
     pub path: String,
+    /// What its value may be.
+    pub values: String,
+    /// It must be there.
+    pub required: bool,
+    /// What it is if it is absent: JSON, or words.
+    pub default: Option<&'static str>,
     /// What it does; a row of the list above it where it has none of its own.
     pub effect: KeyEffect,
 }
@@ -42,7 +49,8 @@ fn add_block(block: &Block, path: &str, rows: &mut Vec<KeyRow>) {
             continue;
         }
         let effect = effect_of(&path).unwrap_or(KeyEffect::Ignored("no row says what it does"));
-        rows.push(KeyRow { path: path.clone(), effect });
+        let (values, default) = (values_of(&key.ty), default_of(&path));
+        rows.push(KeyRow { path: path.clone(), values, required: key.required, default, effect });
         if !matches!(effect, KeyEffect::Refused(_) | KeyEffect::Ignored(_)) || has_row_below(&path) {
             add(&key.ty, &path, rows);
         }
@@ -57,9 +65,16 @@ fn has_row_below(path: &str) -> bool {
 
 /// The table as Markdown.
 pub fn key_table_markdown() -> String {
-    let mut text = String::from("| key | effect | how, or why not |\n|---|---|---|\n");
+    let mut text = String::from("| key | value | if absent | effect | how, or why not |\n|---|---|---|---|---|\n");
     for row in key_table() {
-        text.push_str(&format!("| `/dialog/{}` | {} | {} |\n", row.path, row.effect.word(), row.effect.reason()));
+        let absent = match (row.required, row.default) {
+            (true, _) => "required".to_owned(),
+            (false, Some(text)) if text.contains([' ', '`']) => text.to_owned(),
+            (false, Some(json)) => format!("`{json}`"),
+            (false, None) => "-".to_owned(),
+        };
+        let (word, reason) = (row.effect.word(), row.effect.reason());
+        text.push_str(&format!("| `/dialog/{}` | {} | {absent} | {word} | {reason} |\n", row.path, row.values));
     }
     text
 }

@@ -14,6 +14,7 @@ mod examine;
 mod extensions;
 mod hints;
 mod ignored_keys;
+mod key_defaults;
 mod key_effects;
 mod key_table;
 mod kind_blocks;

@@ -114,8 +114,7 @@ pub(super) struct RawEngine {
 
 #[derive(Deserialize)]
 pub(super) struct RawPdFusion {
-    #[serde(default = "yes")]
-    pub(super) enable: bool,
+    pub(super) enable: Option<bool>,
     pub(super) total_len: Option<i32>,
     pub(super) prefill_len: Option<i32>,
     #[serde(default = "yes")]

@@ -239,6 +239,30 @@ fn kind_wanted(ty: &Type) -> String {
     }
 }
 
+/// What a value may be, in a few words.
+pub(super) fn values_of(ty: &Type) -> String {
+    match ty {
+        Type::Version => "1".into(),
+        Type::NonEmpty => "string, not empty".into(),
+        Type::Choice(choices) => choices.iter().map(|c| format!("`\"{c}\"`")).collect::<Vec<_>>().join(", "),
+        Type::Int(min, max) if *min < -1 || *max >= I32_MAX => match min {
+            0 | 1 => format!("integer, at least {min}"),
+            _ => "integer".into(),
+        },
+        Type::Int(min, max) => format!("integer, {min} to {max}"),
+        Type::Num(min, max) if *max >= f64::from(f32::MAX) => match min.is_finite() {
+            true => format!("number, at least {min}"),
+            false => "number".into(),
+        },
+        Type::Num(min, max) => format!("number, {min} to {max}"),
+        Type::Between(min, max) if max.is_finite() => format!("number, above {min}, below {max}"),
+        Type::Between(min, _) => format!("number, above {min}"),
+        Type::List(item, _) => format!("list of {}", values_of(item)),
+        Type::Either(types) => types.iter().map(values_of).collect::<Vec<_>>().join(" or "),
+        Type::Any | Type::Bool | Type::Text | Type::Block(_) | Type::Tagged(..) | Type::AnyBlock => kind_wanted(ty),
+    }
+}
+
 fn kind_found(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

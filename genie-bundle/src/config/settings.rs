@@ -171,8 +171,8 @@ pub struct EngineSettings {
 /// The `pd_fusion` block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PdFusionSettings {
-    /// Serve several requests with them.
-    pub enable: bool,
+    /// Run on them, or on the plain graphs; `None` for the plain ones where there are any.
+    pub enable: Option<bool>,
     /// Widest graph to use, in rows.
     pub total_len: Option<usize>,
     /// Most rows of a prompt in one step.

@@ -24,6 +24,9 @@ pub struct GraphKinds {
     /// Graphs take embeddings; the table is a file of the bundle.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub embeddings_input: bool,
+    /// Graphs give the hidden states that the LM head takes, for an EAGLE head to draft from.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub hidden_states: bool,
     /// Graphs that carry a chunk of one prompt and a decode row of another request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pd: Option<PdGraphs>,

@@ -101,6 +101,9 @@ pub struct Options {
     /// LoRA adapters that are in the weights.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<AdapterEntry>,
+    /// The model that this one drafts for, from its hidden states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drafts_for: Option<String>,
 }
 
 /// A LoRA adapter that a bundle was compiled with.

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use open_genie::{BackendChoice, Options};
+use open_genie::{BackendChoice, OpPackage, Options};
 
 /// Which QNN library executes the graphs.
 #[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Backend")]
 pub struct BackendArgs {
     /// `host` for the embedded CPU backend, `htp` for Qualcomm's `libQnnHtp.so` wherever it is found, or the path of a QNN
     /// library [default: the one that the context binaries are for].
@@ -19,6 +20,10 @@ pub struct BackendArgs {
     /// backend library].
     #[arg(long, value_name = "PATH")]
     pub system_lib: Option<PathBuf>,
+    /// Register a library of ops that graphs name, by its file, `FILE:PROVIDER` or `FILE:PROVIDER:TARGET`; may be given again. Its code runs in
+    /// this process. Without it, those of the folder that GENIE_OP_PACKAGE_DIR names.
+    #[arg(long, value_name = "FILE")]
+    pub op_package: Vec<String>,
     /// Keep cache and tensors in memory that the NPU sees as well: `auto` for a chip that has such memory, `on`, or `off`.
     #[arg(long, value_name = "auto|on|off", default_value = "auto")]
     pub shared_memory: String,
@@ -32,10 +37,23 @@ impl BackendArgs {
             (None, Some(name)) => name.parse()?,
             (None, None) => BackendChoice::OfBundle,
         };
-        let options = Options::new().backend(backend).shared_memory(self.shared_memory.parse()?);
+        let mut options = Options::new().backend(backend).shared_memory(self.shared_memory.parse()?);
+        for package in &self.op_package {
+            options = options.op_package(OpPackage::parse(package));
+        }
+        if let Some(folder) = self.op_package.is_empty().then(op_package_folder).flatten() {
+            options = options.op_package_folder(folder)?;
+        }
         Ok(match &self.system_lib {
             Some(system) => options.system_library(system),
             None => options,
         })
     }
+}
+
+/// Environment variables that name a folder of op packages; the second is that of mllm's runtime.
+const FOLDER_VARIABLES: [&str; 2] = ["GENIE_OP_PACKAGE_DIR", "MLLM_QNN_OP_PACKAGE_DIR"];
+
+fn op_package_folder() -> Option<PathBuf> {
+    FOLDER_VARIABLES.iter().find_map(|name| std::env::var_os(name).filter(|value| !value.is_empty())).map(PathBuf::from)
 }

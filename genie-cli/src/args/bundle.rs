@@ -15,6 +15,7 @@ use crate::printer::Printer;
 
 /// The bundle to use.
 #[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = "Model and prompt")]
 pub struct BundleArgs {
     /// The model: a bundle, a GGUF file, a Hugging Face folder, or a name that `genie list` shows. What is no bundle is compiled
     /// for this machine once, into the cache [default: the built-in demo model].
@@ -23,6 +24,9 @@ pub struct BundleArgs {
     /// A bundle's `genie_config.json`, or its folder.
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The model where none is named, from `genie.toml` or `GENIE_MODEL`.
+    #[arg(long, hide = true, value_name = "MODEL")]
+    pub default_model: Option<String>,
 }
 
 impl BundleArgs {
@@ -52,7 +56,7 @@ impl BundleArgs {
         if self.named.is_some() {
             must_be_one(word)?;
         }
-        let Some(word) = self.named.as_deref().or(word) else {
+        let Some(word) = self.named.as_deref().or(word).or(self.default_model.as_deref()) else {
             return read_bundle(&demo_bundle(backend, printer)?, backend, printer);
         };
         read_bundle(&bundle_of(word, context, backend, printer)?, backend, printer)
@@ -65,6 +69,7 @@ impl BundleArgs {
                 .named
                 .as_deref()
                 .or(word)
+                .or(self.default_model.as_deref())
                 .is_none_or(|word| find(word, None).is_ok_and(|found| found == ModelWord::Demo))
     }
 }

@@ -10,6 +10,7 @@ use crate::failure::UserError;
 
 /// The chat template and the system message.
 #[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Model and prompt")]
 pub struct ChatArgs {
     /// Chat template: a Jinja file, or the name of one.
     #[arg(long, value_name = "FILE|NAME", help = template_help())]

@@ -7,6 +7,7 @@ use open_genie::{Grammar, GrammarKind, WhiteSpace};
 
 /// The grammar of the reply, and what it leaves open. Names are llama.cpp's where it has one.
 #[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Grammar")]
 pub struct GrammarArgs {
     #[command(flatten)]
     constraint: ConstraintArgs,

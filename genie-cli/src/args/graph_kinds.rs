@@ -28,6 +28,9 @@ pub struct GraphKindArgs {
     /// Let graphs take embeddings instead of token ids; the table becomes a file of the bundle. Needed for `--image-features`.
     #[arg(long)]
     pub inputs_embeds: bool,
+    /// Let all graphs give `last_hidden_states`, which an EAGLE head drafts from (`--eagle-of`, `--spec eaglet:BUNDLE`).
+    #[arg(long)]
+    pub hidden_states: bool,
     /// Add graphs that carry a chunk of one prompt and a decode row of another request: rows of each, the decode row included. For
     /// the longest context, with a graph for a decode row alone.
     #[arg(long, value_name = "ROWS", value_delimiter = ',', value_parser = number::count_u32)]
@@ -78,6 +81,7 @@ impl GraphKindArgs {
             native_kv: self.native_kv,
             head_weight_input: self.lmhead_weight_input,
             embeddings_input: self.inputs_embeds,
+            hidden_states: self.hidden_states,
             pd: (!self.pd_total_lens.is_empty()).then(|| PdGraphs {
                 total_lens: self.pd_total_lens.clone(),
                 update: match self.pd_kv_update {

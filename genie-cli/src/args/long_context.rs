@@ -6,6 +6,7 @@ use super::number;
 
 /// Long context.
 #[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Context")]
 pub struct LongContextArgs {
     /// What a full context drops [default: what the config's `longcontext` says]. `window:N`: each token sees the last N;
     /// `shift`: a quarter of the context (`shift:N`: N tokens) goes, the rest moves up, without end; `keydiff`: the rows

@@ -1,10 +1,11 @@
 //! `--lora NAME[:STRENGTH]`: the adapters that are applied.
 
 use anyhow::Result;
-use open_genie::{Lora, Model, Session};
+use open_genie::{Error, Lora, Opened, Session};
 
 /// LoRA adapters.
 #[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Adapters")]
 pub struct LoraArgs {
     /// Apply a LoRA adapter of the bundle, with a strength [default: 1]; give it again for several at once.
     #[arg(long, value_name = "NAME[:STRENGTH]")]
@@ -21,9 +22,11 @@ impl LoraArgs {
     }
 
     /// The same for a model that is measured.
-    pub fn apply_to_model(&self, model: &mut Model) -> Result<()> {
-        if !self.lora.is_empty() {
-            model.apply_lora(&self.lora)?;
+    pub fn apply_to_opened(&self, opened: &mut Opened) -> Result<()> {
+        match opened {
+            _ if self.lora.is_empty() => {}
+            Opened::Plain(model) => drop(model.apply_lora(&self.lora)?),
+            Opened::Fused(_) => return Err(Error::NotWithFused { what: "LoRA adapters" }.into()),
         }
         Ok(())
     }

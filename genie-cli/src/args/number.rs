@@ -15,6 +15,18 @@ pub fn count_u32(text: &str) -> Result<u32, String> {
     text.trim().parse().map_err(|_| format!("expected a whole number from 0 to {}", u32::MAX))
 }
 
+/// A number of tokens, or `None` for no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub Option<usize>);
+
+/// A number of tokens; -1 is no limit.
+pub fn limit(text: &str) -> Result<Limit, String> {
+    if text.trim() == "-1" {
+        return Ok(Limit(None));
+    }
+    within(text, 0).map(|n| Limit(Some(n))).map_err(|why| why + ", or -1")
+}
+
 /// A number of MiB.
 pub fn mebibytes(text: &str) -> Result<u64, String> {
     let most = u64::MAX >> 20;
@@ -46,6 +58,12 @@ fn within(text: &str, least: usize) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn minus_one_is_no_limit() {
+        assert_eq!((limit("-1"), limit(" 7")), (Ok(Limit(None)), Ok(Limit(Some(7)))));
+        assert_eq!(limit("-2").unwrap_err(), "expected a whole number from 0 to 2147483647, or -1");
+    }
 
     #[test]
     fn ranges_are_said() {

@@ -5,6 +5,7 @@ use qnn_api::PerfPolicy;
 
 /// The SoC of an HTP backend, and how fast it runs.
 #[derive(clap::Args, Clone, Default)]
+#[command(next_help_heading = "Backend")]
 pub struct SocArgs {
     /// SoC to run on or to emulate, by name or Qualcomm's number [default: the backend extension config's, else the
     /// library's choice].

@@ -6,6 +6,7 @@ use super::number;
 
 /// Speculation.
 #[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Speculation")]
 pub struct SpeculationArgs {
     /// Draft tokens and verify them in one step [default: what the config's `type` says]. `lookup`: what followed the last
     /// tokens before, in the prompt or the reply; `draft:BUNDLE`: what a smaller model with the same vocabulary says;

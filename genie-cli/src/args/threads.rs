@@ -6,6 +6,7 @@ use open_genie::{MAX_THREADS, Options, Pin};
 
 /// Threads of the embedded backend.
 #[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Backend")]
 pub struct ThreadArgs {
     /// Threads of the embedded backend [default: one per core, or per core of `--pin`].
     #[arg(long, value_name = "N", value_parser = count)]

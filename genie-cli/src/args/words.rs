@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_first_word_is_the_model_unless_a_flag_names_it() {
-        let flag = BundleArgs { named: Some("x.gguf".into()), config: None };
+        let flag = BundleArgs { named: Some("x.gguf".into()), ..BundleArgs::default() };
         let none = BundleArgs::default();
         let of = |words: &[&str], bundle| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();

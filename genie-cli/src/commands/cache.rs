@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use file_io::NewFolder;
 use indicatif::DecimalBytes;
-use open_genie::demo;
 use open_genie::models::{CompiledModels, ModelState};
+use open_genie::{Naive, demo};
 use serde_json::json;
 
 use crate::exit::ExitStatus;
@@ -82,7 +82,7 @@ impl Entry {
     }
 }
 
-/// The demo's bundles of all versions, then the compiled models.
+/// The demo's bundles of all versions, the compiled models, then graphs without a cache of either.
 fn entries(cache: &Path) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     let current = demo::folder()?;
@@ -103,6 +103,12 @@ fn entries(cache: &Path) -> Result<Vec<Entry>> {
             name: model.name,
             folder: model.folder,
         });
+    }
+    for (folder, source) in Naive::kept(cache) {
+        let state = if source.is_there() { ModelState::Ready } else { ModelState::Gone };
+        let of = source.checkpoint.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("without a cache: {of}");
+        entries.push(Entry { name, bytes: bytes_below(&folder), state: state.name(), folder });
     }
     Ok(entries)
 }

@@ -15,9 +15,10 @@ use anyhow::Result;
 use chat_template::{Message, named};
 use open_genie::{Bundle, Conversation, Reply, StopReason, chat_template};
 
+use crate::args::number::{self, Limit};
 use crate::args::{
     BackendArgs, BundleArgs, ChatArgs, GrammarArgs, LongContextArgs, LoraArgs, PolicyArg, SamplerArgs, SocArgs,
-    SpeculationArgs, ThreadArgs, Words, number, read_path,
+    SpeculationArgs, StopArgs, ThreadArgs, Words, read_path,
 };
 use crate::commands::run;
 use crate::exit::ExitStatus;
@@ -26,9 +27,6 @@ use crate::printer::Printer;
 use command::Command;
 use input::{Input, Line};
 use screen::Screen;
-
-/// Tokens of a reply, if no flag and no config says how many.
-const MAX_TOKENS: usize = 512;
 
 /// Flags of `genie chat`.
 #[derive(clap::Args)]
@@ -39,9 +37,8 @@ pub struct Args {
     /// The first message; without one it is asked for.
     #[arg(long, short, allow_hyphen_values = true)]
     pub prompt: Option<String>,
-    /// Largest number of tokens of a reply [default: the config's; else 512].
-    #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
-    pub max_tokens: Option<u32>,
+    #[command(flatten)]
+    pub stops: StopArgs,
     /// Continue a conversation that `/save` kept.
     #[arg(long, value_name = "DIR")]
     pub restore: Option<std::path::PathBuf>,
@@ -82,7 +79,7 @@ impl Args {
         Some(Self {
             words: run.words.clone(),
             prompt: None,
-            max_tokens: run.max_tokens,
+            stops: run.stops.clone(),
             restore: run.saved.restore.clone(),
             bundle: run.bundle.clone(),
             chat: run.chat.clone(),
@@ -165,15 +162,15 @@ fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> 
         }
     };
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
-    let limit = bundle.config().max_num_tokens();
     let mut options = args.speculation.apply(args.long_context.apply(options));
     if let Some(grammar) = args.grammar.read()? {
         options = options.grammar(grammar);
     }
     let mut session = bundle.open_session(&options)?;
     args.lora.apply(&mut session)?;
-    session.start_with_sampler(args.sampler.apply(session.sampler().clone())?);
-    session.set_max_tokens(args.max_tokens.map(|n| n as usize).or(limit).or(Some(MAX_TOKENS)));
+    let settings = args.sampler.apply(session.sampler().clone())?;
+    session.start_with_sampler(args.stops.forbid_ends(settings, &session)?);
+    args.stops.apply(&mut session, None)?;
     Ok(Conversation::new(session, template))
 }
 
@@ -296,9 +293,8 @@ impl Chat<'_> {
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         if name == "max-tokens" || name == "n" {
-            let n: usize =
-                value.parse().map_err(|_| anyhow::anyhow!("`/set {name} {value}`: expected a whole number"))?;
-            self.conversation.session_mut().set_max_tokens(Some(n));
+            let Limit(n) = number::limit(value).map_err(|why| anyhow::anyhow!("`/set {name} {value}`: {why}"))?;
+            self.conversation.session_mut().set_max_tokens(n);
             return Ok(());
         }
         let flags = SamplerArgs::of_pair(name, value)?;

@@ -50,6 +50,9 @@ pub struct Args {
     /// Add a LoRA adapter to the weights for good. Again for more.
     #[arg(long, value_name = "DIR")]
     pub lora_merge: Vec<PathBuf>,
+    /// The model is an EAGLE head that drafts for this one, a folder or a GGUF file: the bundle is a draft for `--spec eaglet:BUNDLE`.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["lora", "lora_merge"])]
+    pub eagle_of: Option<PathBuf>,
     #[command(flatten)]
     pub kinds: GraphKindArgs,
     #[command(flatten)]
@@ -71,7 +74,7 @@ pub struct Args {
 #[derive(clap::Args)]
 pub struct HtpArgs {
     /// Compile for this SoC instead of this machine: sm8550, sm8650, sm8750, sm8850, x-elite and others. Needs
-    /// `libQnnHtp.so`, from `cargo xtask qnn-runtime` or `--backend-lib`.
+    /// `libQnnHtp.so`, from `genie runtime fetch` or `--backend-lib`.
     #[arg(long, alias = "target", value_name = "SOC")]
     pub soc: Option<String>,
     /// Performance policy that the bundle requests on the SoC.
@@ -128,6 +131,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         ars: args.variants.ar.clone(),
         cls: args.variants.cl.clone(),
         splits: match args.splits {
+            // Hidden states come out of graphs that hold the whole model.
+            SplitsArg::Auto if args.kinds.hidden_states || args.eagle_of.is_some() => Splits::Mono,
             SplitsArg::Auto if args.htp.soc.is_none() => Splits::DecoderLmhead,
             SplitsArg::Auto | SplitsArg::Mono => Splits::Mono,
             SplitsArg::DecoderLmhead => Splits::DecoderLmhead,
@@ -149,6 +154,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         kinds: args.kinds.kinds(),
         lora: args.lora.iter().map(|text| AdapterSource::parse(text)).collect(),
         lora_merge: args.lora_merge.clone(),
+        eagle_of: args.eagle_of.clone(),
         htp: htp_options(args)?,
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)
@@ -196,6 +202,10 @@ fn summary(bundle: &Path, manifest: &Manifest, proof: Option<&Proof>, printer: &
                 "next: `genie doctor {place} --soc {target}` checks it, then copy it to the device"
             ));
         }
+        None if manifest.options.drafts_for.is_some() => {
+            printer.info(format_args!("{n_graphs} graphs in {n} {files}, {shown}; {tried}"));
+            printer.info(format_args!("next: `genie run -c TARGET --spec eaglet:{place} -p \"Once upon a time\"`"));
+        }
         None => {
             printer.info(format_args!("{n_graphs} graphs in {n} {files}, {shown}; {tried}"));
             printer.info(format_args!("next: `genie run -c {place} -p \"Once upon a time\"`"));
@@ -213,7 +223,7 @@ fn htp_options(args: &Args) -> Result<Option<HtpOptions>> {
     Ok(Some(HtpOptions {
         performance,
         share_weights: args.htp.share_weights,
-        cut_to_fit: matches!(args.splits, SplitsArg::Auto),
+        cut_to_fit: matches!(args.splits, SplitsArg::Auto) && !args.kinds.hidden_states && args.eagle_of.is_none(),
         ..HtpOptions::for_target(soc)?
     }))
 }
@@ -229,7 +239,11 @@ fn into_bundle(options: &CompileOptions, args: &Args, printer: &Printer) -> Resu
     options.check()?;
     let open = args.backend.options()?;
     let backend = match &options.htp {
-        Some(htp) => htp_backend(htp, &args.backend)?,
+        Some(htp) => {
+            let backend = htp_backend(htp, &args.backend)?;
+            open_genie::register_op_packages(&backend, &open)?;
+            backend
+        }
         None => open_genie::open_backend(&open)?,
     };
     // A signal cancels, so that nothing half written is left.
@@ -252,7 +266,7 @@ fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
         UserError::error(
             format!("no `{}` on this machine; compiling for SoC `{}` needs it", runtime::HTP, htp.target()),
             format!(
-                "`cargo xtask qnn-runtime` fetches it; or set {} to its folder, or pass its path as `--backend-lib`",
+                "`genie runtime fetch` gets it; or set {} to its folder, or pass its path as `--backend-lib`",
                 runtime::DIR_VARIABLE
             ),
         )

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use engine::LoraAdapter;
+use engine::{LoraAdapter, PairRunner};
 use file_io::FileKind;
 use genie_types::{GraphInfo, Quant, TensorInfo};
-use open_genie::Perf;
+use open_genie::{Model, Opened, Perf};
 use qnn_api::{BinaryInfo, Library, binary_info};
 use serde_json::{Value, json};
 
+use super::explain;
 use crate::args::{BackendArgs, read_path};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
@@ -49,42 +50,54 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
 
-    let model = read_path(&args.path, &args.backend, printer)?.open(&options.perf(Perf::LeaveAlone))?;
-    let library = model.backend().library();
-    let (config, layout) = (model.bundle().config(), model.engine().layout());
+    let opened = read_path(&args.path, &args.backend, printer)?.open_either(&options.perf(Perf::LeaveAlone))?;
+    let library = opened.backend().library();
+    let config = opened.bundle().config();
+    let shape = Shape::of(&opened);
     let mut binaries = Vec::new();
     for path in &config.engine().ctx_bins {
         binaries.push((path, read(library, path)?));
     }
-    let variants: Vec<String> = layout.variants.iter().map(ToString::to_string).collect();
     if args.json {
         let binaries: Vec<Value> = binaries.iter().map(|(path, (info, size))| binary_json(path, info, *size)).collect();
-        let splits: Vec<Value> = layout
-            .splits
-            .iter()
-            .map(|s| json!({"kind": format!("{:?}", s.kind), "graphs": s.graphs.iter().map(|g| &g.info.name).collect::<Vec<_>>()}))
-            .collect();
-        printer.data_line(json!({
+        let splits: Vec<Value> =
+            shape.splits.iter().map(|(kind, graphs)| json!({"kind": kind, "graphs": graphs})).collect();
+        let mut document = json!({
             "context_size": config.context().size,
-            "vocab_size": layout.vocab_size,
-            "variants": variants,
+            "vocab_size": shape.vocab_size,
+            "variants": shape.variants,
             "splits": splits,
             "adapters": config.engine().lora.adapters.iter().map(adapter_json).collect::<Vec<_>>(),
             "binaries": binaries,
             "backend": backend_json(library),
-        }))?;
+        });
+        match &opened {
+            Opened::Fused(model) => document["fused"] = fused_json(model.runner()),
+            Opened::Plain(model) => {
+                let cl = model.engine().layout().variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
+                let (bytes, each) =
+                    (explain::facts::cache_bytes(model.engine(), cl), explain::facts::cache_bytes(model.engine(), 1));
+                document["kv_cache"] = json!({ "cl": cl, "bytes": bytes, "bytes_per_token": each });
+            }
+        }
+        printer.data_line(document)?;
         return Ok(ExitStatus::Done);
     }
     printer.data_line(format_args!("bundle {}", config.base().display()))?;
-    printer.data_line(format_args!("  context size {}, vocabulary {}", config.context().size, layout.vocab_size))?;
-    printer.data_line(format_args!("  variants {}", variants.join(", ")))?;
-    for (i, split) in layout.splits.iter().enumerate() {
+    printer.data_line(format_args!("  context size {}, vocabulary {}", config.context().size, shape.vocab_size))?;
+    match &opened {
+        Opened::Plain(model) => {
+            printer.data_line(format_args!("  variants {}", shape.variants.join(", ")))?;
+            print_cache(model, printer)?;
+        }
+        Opened::Fused(model) => print_fused(model.runner(), printer)?,
+    }
+    for (i, (kind, graphs)) in shape.splits.iter().enumerate() {
         printer.data_line(format_args!(
-            "  split {} of {}: {:?}, {} graphs",
+            "  split {} of {}: {kind}, {} graphs",
             i + 1,
-            layout.splits.len(),
-            split.kind,
-            split.graphs.len()
+            shape.splits.len(),
+            graphs.len()
         ))?;
     }
     for adapter in &config.engine().lora.adapters {
@@ -95,6 +108,77 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     print_backend(library, printer)?;
     Ok(ExitStatus::Done)
+}
+
+/// What plain and fused graphs have in common.
+struct Shape<'a> {
+    vocab_size: usize,
+    variants: Vec<String>,
+    /// Kinds, and the graphs of each.
+    splits: Vec<(String, Vec<&'a str>)>,
+}
+
+impl<'a> Shape<'a> {
+    fn of(opened: &'a Opened) -> Self {
+        match opened {
+            Opened::Plain(model) => {
+                let layout = model.engine().layout();
+                let splits = layout.splits.iter().map(|split| {
+                    (format!("{:?}", split.kind), split.graphs.iter().map(|g| g.info.name.as_str()).collect())
+                });
+                Self {
+                    vocab_size: layout.vocab_size,
+                    variants: layout.variants.iter().map(ToString::to_string).collect(),
+                    splits: splits.collect(),
+                }
+            }
+            Opened::Fused(model) => {
+                let layout = model.runner().layout();
+                let names = layout.graphs().map(|g| g.info.name.as_str()).collect();
+                Self { vocab_size: layout.vocab_size, variants: Vec::new(), splits: vec![("Fused".into(), names)] }
+            }
+        }
+    }
+}
+
+/// Rows of each fused graph, and who writes new rows into the caches.
+fn print_fused(runner: &PairRunner, printer: &Printer) -> Result<()> {
+    let layout = runner.layout();
+    printer.data_line(format_args!(
+        "  fused graphs, context {}, the cache is updated by the {}",
+        layout.context,
+        if layout.updates { "graphs" } else { "client" }
+    ))?;
+    for graph in layout.graphs() {
+        let (rows, past) = (graph.rows, layout.past_of(graph.rows));
+        let what = match rows {
+            1 => "a decode row".to_owned(),
+            rows => format!("up to {} rows of a prompt and a decode row", rows - 1),
+        };
+        printer.data_line(format_args!("    {}: {what}, past {past}", graph.info.name))?;
+    }
+    Ok(())
+}
+
+fn fused_json(runner: &PairRunner) -> Value {
+    let layout = runner.layout();
+    let graphs: Vec<Value> = layout
+        .graphs()
+        .map(|g| json!({"graph": g.info.name, "rows": g.rows, "past": layout.past_of(g.rows)}))
+        .collect();
+    json!({"context": layout.context, "updates": layout.updates, "graphs": graphs})
+}
+
+/// Bytes of the cache at each context length.
+fn print_cache(model: &Model, printer: &Printer) -> Result<()> {
+    let mut cls: Vec<usize> = model.engine().layout().variants.iter().map(|v| v.cl().get()).collect();
+    cls.dedup();
+    for cl in cls {
+        let megabytes = explain::facts::cache_bytes(model.engine(), cl) as f64 / 1e6;
+        let each = explain::facts::cache_bytes(model.engine(), 1);
+        printer.data_line(format_args!("  KV cache: {megabytes:.1} MB at CL {cl}, {each} bytes per token"))?;
+    }
+    Ok(())
 }
 
 /// How a LoRA adapter is in the bundle.
@@ -153,6 +237,11 @@ fn read(library: &Arc<Library>, path: &Path) -> Result<(BinaryInfo, u64)> {
     Ok((binary_info(library, &bytes).with_context(|| format!("cannot inspect `{shown}`"))?, size))
 }
 
+/// `1 input`, `2 inputs`.
+fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printer: &Printer) -> Result<()> {
     printer.data_line(format_args!(
         "{}: {:.1} MB, {} graphs, compiled by {}",
@@ -166,11 +255,11 @@ fn print_binary(path: &Path, info: &BinaryInfo, size: u64, tensors: bool, printe
     }
     for graph in &info.graphs {
         printer.data_line(format_args!(
-            "  {}: {} inputs ({:.1} MB), {} outputs ({:.1} MB)",
+            "  {}: {} ({:.1} MB), {} ({:.1} MB)",
             graph.name,
-            graph.inputs.len(),
+            counted(graph.inputs.len(), "input"),
             megabytes(&graph.inputs),
-            graph.outputs.len(),
+            counted(graph.outputs.len(), "output"),
             megabytes(&graph.outputs)
         ))?;
         if tensors {

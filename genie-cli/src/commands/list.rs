@@ -22,7 +22,6 @@ pub struct Args {
 
 /// A line of the list.
 #[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
 struct Row {
     name: String,
     /// What it is: `demo`, `bundle`, `checkpoint`.

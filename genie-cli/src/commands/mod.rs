@@ -4,17 +4,31 @@ mod bench;
 mod cache;
 mod chat;
 pub mod compile;
+mod completions;
 mod config;
+mod deploy;
 mod doctor;
 mod embed;
+pub mod examples;
+mod explain;
 mod inspect;
 mod list;
 mod make_prefix;
+mod man;
 mod perplexity;
 mod plan;
 mod rm;
 mod run;
+mod runtime;
+#[cfg(feature = "server")]
+mod serve;
+mod tokenize;
+#[cfg(feature = "train")]
+mod train;
 mod verify;
+
+#[cfg(test)]
+pub use run::Args as RunArgs;
 
 use anyhow::Result;
 
@@ -28,6 +42,10 @@ pub enum Command {
     Run(Box<run::Args>),
     /// Talk with a model.
     Chat(Box<chat::Args>),
+    /// Serve a model over HTTP, for OpenAI's, Anthropic's and llama.cpp's clients.
+    #[cfg(feature = "server")]
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(Box<serve::Args>),
     /// List the models that can be named by one word.
     List(list::Args),
     /// Remove what was compiled of a model from the cache.
@@ -44,8 +62,15 @@ pub enum Command {
     Bench(bench::Args),
     /// Compare generation with the KV cache against full recomputation.
     Verify(verify::Args),
+    /// Show what the KV cache does for a prompt: equality, time, operations, memory, graphs; writes a report with pictures.
+    Explain(explain::Args),
+    /// Train a tiny GPT-2 or Llama on a text file.
+    #[cfg(feature = "train")]
+    Train(train::Args),
     /// Compute the perplexity of a text under a bundle.
     Perplexity(perplexity::Args),
+    /// Show the tokens of a text, or the text of tokens.
+    Tokenize(tokenize::Args),
     /// Turn a text into vectors with a text encoder.
     Embed(embed::Args),
     /// Write the forecast prefix of an `ssd-q1` dialog.
@@ -54,6 +79,14 @@ pub enum Command {
     Config(config::Args),
     /// Check a bundle for problems on a target device, without loading it.
     Doctor(doctor::Args),
+    /// Put this program, the libraries it needs and a bundle onto a device, and run a first prompt there.
+    Deploy(deploy::Args),
+    /// Fetch Qualcomm's libraries, or show where they are looked for.
+    Runtime(runtime::Args),
+    /// Print a shell's completion script.
+    Completions(completions::Args),
+    /// Print a manual page, or write all of them.
+    Man(man::Args),
 }
 
 impl Command {
@@ -61,7 +94,10 @@ impl Command {
     pub fn json(&self) -> bool {
         match self {
             Self::Run(args) => args.json,
-            Self::Chat(_) => false,
+            #[cfg(feature = "server")]
+            Self::Serve(_) => false,
+            Self::Chat(_) | Self::Completions(_) | Self::Man(_) => false,
+            Self::Tokenize(args) => args.json,
             Self::List(args) => args.json,
             Self::Rm(args) => args.json,
             Self::Cache(args) => args.json,
@@ -70,22 +106,29 @@ impl Command {
             Self::Plan(args) => args.json,
             Self::Bench(args) => args.json,
             Self::Verify(args) => args.json,
+            Self::Explain(args) => args.json,
+            #[cfg(feature = "train")]
+            Self::Train(args) => args.json,
             Self::Perplexity(args) => args.json,
             Self::Embed(args) => args.json,
             Self::MakePrefix(args) => args.json,
             Self::Config(args) => args.json(),
             Self::Doctor(args) => args.json,
+            Self::Deploy(args) => args.json,
+            Self::Runtime(args) => args.json(),
         }
     }
 
-    /// Runs the command.
-    pub fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    /// Runs the command; `whole` is the command line that it is one of.
+    pub fn run(self, whole: clap::Command, printer: &Printer) -> Result<ExitStatus> {
         match self {
             Self::Run(args) => match chat::Args::of_run(&args) {
                 Some(chat) => chat::run(&chat, printer),
                 None => run::run(&args, printer),
             },
             Self::Chat(args) => chat::run(&args, printer),
+            #[cfg(feature = "server")]
+            Self::Serve(args) => serve::run(&args, printer),
             Self::List(args) => list::run(&args, printer),
             Self::Rm(args) => rm::run(&args, printer),
             Self::Cache(args) => cache::run(&args, printer),
@@ -94,11 +137,19 @@ impl Command {
             Self::Plan(args) => plan::run(&args, printer),
             Self::Bench(args) => bench::run(&args, printer),
             Self::Verify(args) => verify::run(&args, printer),
+            Self::Explain(args) => explain::run(&args, printer),
+            #[cfg(feature = "train")]
+            Self::Train(args) => train::run(&args, printer),
             Self::Perplexity(args) => perplexity::run(&args, printer),
             Self::Embed(args) => embed::run(&args, printer),
             Self::MakePrefix(args) => make_prefix::run(&args, printer),
             Self::Config(args) => config::run(&args, printer),
             Self::Doctor(args) => doctor::run(&args, printer),
+            Self::Deploy(args) => deploy::run(&args, printer),
+            Self::Runtime(args) => runtime::run(&args, printer),
+            Self::Tokenize(args) => tokenize::run(&args, printer),
+            Self::Completions(args) => completions::run(&args, whole, printer),
+            Self::Man(args) => man::run(&args, whole, printer),
         }
     }
 }

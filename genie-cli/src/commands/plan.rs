@@ -1,11 +1,13 @@
 //! `genie plan`: lists the graphs that would run for a number of tokens, under each policy. Executes nothing.
 
+mod fused;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use genie_types::{Ar, Cl, Variant};
 use kvmanager::plan::{InferenceStep, KvForm, KvState, Plan, Policy, Request, Variants, plan};
-use open_genie::{Perf, PolicyChoice};
+use open_genie::{Error, Opened, Perf, PolicyChoice};
 use serde::Serialize;
 
 use crate::args::{BackendArgs, LONGEST, PolicyArg, VariantArgs, read_bundle, warn_of_nominal_costs};
@@ -60,7 +62,16 @@ struct StepRecord {
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let model = match &args.config {
         Some(path) => {
-            Some(read_bundle(path, &args.backend, printer)?.open(&args.backend.options()?.perf(Perf::LeaveAlone))?)
+            let options = args.backend.options()?.perf(Perf::LeaveAlone);
+            match read_bundle(path, &args.backend, printer)?.open_either(&options)? {
+                Opened::Plain(model) => Some(model),
+                Opened::Fused(_) if args.policy.is_some() => {
+                    return Err(Error::NotWithFused { what: "a planner policy" }.into());
+                }
+                Opened::Fused(model) => {
+                    return fused::run((&args.tokens, args.n_past, args.json), model.runner(), printer);
+                }
+            }
         }
         None => None,
     };

@@ -10,8 +10,9 @@ use std::path::Path;
 use anyhow::{Error, Result};
 use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind, StepLog};
+use open_genie::sampler::Logprobs;
 use open_genie::{
-    Bundle, Grammar, PrefixCacheOptions, Reply, SaveFormat, SentenceCode, Session, StopReason, StreamReply,
+    Bundle, Grammar, Opened, PrefixCacheOptions, Reply, SaveFormat, SentenceCode, Session, StopReason, StreamReply,
 };
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ use stream::{End, Manner, Streamed, stream};
 /// Genie's status of a query that failed.
 const QUERY_FAILED: i32 = -6;
 /// Default of `--max-tokens` with the demo.
-const DEMO_MAX_TOKENS: u32 = 200;
+const DEMO_MAX_TOKENS: usize = 200;
 
 /// Opens the bundle or the demo, runs the query, streams the reply, reports.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
@@ -83,7 +84,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let manner = Manner {
         silent: args.json,
         code: if args.saved.rewind || messages.is_some() { SentenceCode::Rewind } else { SentenceCode::Complete },
-        keep_room: args.saved.save.is_some() && args.max_tokens.is_none(),
+        keep_room: args.saved.save.is_some() && args.stops.max_tokens.is_none(),
         several: args.prompts.is_some() || args.streams.is_some() || session.bundle().config().kind() == "multistream",
     };
     let prompt = prompt.with_images(args, &mut session)?;
@@ -214,23 +215,18 @@ fn open(
     if let Some(graphs) = graphs {
         options = options.graph_profile(graphs.clone());
     }
-    let mut session = match bundle.clone().open(&options) {
-        // A bundle of fused graphs alone: the dialog is one sequence of theirs.
-        Err(error) if error.is_only_fused() => bundle.open_pair(&options)?.into_session()?,
-        model => {
-            let model = model?;
-            warn_of_nominal_costs(&model, model.calibration_mismatch(), printer)?;
-            model.into_session()?
-        }
-    };
-    session.start_with_sampler(args.sampler.apply(session.sampler().clone())?);
+    let opened = bundle.open_either(&options)?;
+    if let Opened::Plain(model) = &opened {
+        warn_of_nominal_costs(model, model.calibration_mismatch(), printer)?;
+    }
+    let mut session = opened.into_session()?;
+    let settings = args.sampler.apply(session.sampler().clone())?.with_logprobs(args.logprobs);
+    session.start_with_sampler(args.stops.forbid_ends(settings, &session)?);
     if let Some(n) = args.streams {
         session.set_streams(n, args.p_threshold.unwrap_or(0.0))?;
     }
     let is_demo = args.bundle.is_demo(args.words.first().map(String::as_str));
-    if let Some(limit) = args.max_tokens.or(is_demo.then_some(DEMO_MAX_TOKENS)) {
-        session.set_max_tokens(Some(limit as usize));
-    }
+    args.stops.apply(&mut session, is_demo.then_some(DEMO_MAX_TOKENS))?;
     Ok(session)
 }
 
@@ -263,6 +259,14 @@ fn kv_mode(name: &str) -> Result<ModeKind> {
 
 /// What is said of the reply on stderr.
 fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply, room: Option<usize>) {
+    if let Some(bos) = session.bundle().config().context().bos
+        && reply.input.starts_with(&[bos, bos])
+    {
+        let text = session.token_text(bos).unwrap_or_else(|| bos.0.to_string());
+        printer.info(format_args!(
+            "warning: the prompt begins with the BOS token twice: it is put before every prompt, leave `{text}` out"
+        ));
+    }
     if !args.json && reply.stop == StopReason::ContextLimit {
         printer.info(format_args!("stopped: the context is full, {} tokens", session.n_past()));
     }
@@ -274,6 +278,7 @@ fn report(args: &Args, printer: &Printer, session: &Session, reply: &Reply, room
     }
     if args.stats {
         stats(printer, reply);
+        printer.info(seed(session));
         printer.info(session.profile().kpis().dump(" "));
     }
 }
@@ -297,10 +302,27 @@ fn ended_by(mut record: Value, error: &Error) -> Value {
 fn record(session: &Session, reply: &Reply) -> Value {
     let runs = |log: &StepLog| log.runs().into_iter().map(|(graph, n)| json!([graph, n])).collect::<Vec<_>>();
     let mut record = record_of(runs(session.steps()), reply);
+    record["seed"] = session.seed().into();
+    if session.sampler().logprobs().is_some() {
+        record["logprobs"] = reply.logprobs.iter().map(logprobs).collect();
+    }
     if let Some(second) = session.second_steps() {
-        record["executed-second"] = runs(second).into();
+        record["executed_second"] = runs(second).into();
     }
     record
+}
+
+fn logprobs(one: &Logprobs) -> Value {
+    let top: Vec<Value> = one.top.iter().map(|(id, logprob)| json!({"token": id.0, "logprob": logprob})).collect();
+    json!({"token": one.token.0, "logprob": one.logprob, "top_logprobs": top})
+}
+
+/// The seed that repeats the run; the most likely token needs none.
+pub(super) fn seed(session: &Session) -> String {
+    if session.sampler().is_argmax() && !session.sampler().chain().is_active() {
+        return "seed                - the most likely token is taken".to_owned();
+    }
+    format!("seed           {:>6}", session.seed())
 }
 
 fn record_of(runs: Vec<Value>, reply: &Reply) -> Value {

@@ -6,10 +6,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use open_genie::{Naive, Opened, Options, Reference, TokenModel};
 
+use super::compile::Bars;
 use crate::args::number;
 use crate::args::{BackendArgs, LoraArgs, PolicyArg, SocArgs, read_path};
 use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::printer::Printer;
 
 /// Flags of `genie verify`.
@@ -29,6 +32,13 @@ pub struct Args {
     /// 2e-2].
     #[arg(long, allow_negative_numbers = true, value_parser = tolerance)]
     pub tolerance: Option<f32>,
+    /// Recompute with graphs that have no cache, compiled once from the checkpoint into the cache folder.
+    #[arg(long)]
+    pub naive: bool,
+    /// The checkpoint for `--naive` [default: the one of the manifest, if it is found: the demo, what the cache was compiled from, or a
+    /// folder of that name beside the bundle or here].
+    #[arg(long, alias = "model", short_alias = 'm', value_name = "DIR", requires = "naive")]
+    pub checkpoint: Option<PathBuf>,
     /// Print one JSON line per prompt length.
     #[arg(long)]
     pub json: bool,
@@ -51,15 +61,28 @@ fn tolerance(text: &str) -> Result<f32, String> {
 /// Checks each prompt length; the status is `Failed` if one differs.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let options = args.soc.apply(args.backend.options()?).policy(args.policy.into());
-    let mut model = read_path(&args.bundle, &args.backend, printer)?.open(&options)?;
-    args.lora.apply_to_model(&mut model)?;
+    let mut model = read_path(&args.bundle, &args.backend, printer)?.open_either(&options)?;
+    args.lora.apply_to_opened(&mut model)?;
     let tolerance = args.tolerance.unwrap_or_else(|| model.default_tolerance());
     let lengths = args.lengths.clone().unwrap_or_else(|| model.default_prompt_lengths());
     lengths.iter().try_for_each(|&length| model.check_prompt_length(length))?;
-    let mut all_ok = true;
+    let mut naive = match args.naive {
+        true => Some(naive(args, &model, &options, printer)?),
+        false => None,
+    };
+    let mut replayed = false;
+    let (mut all_ok, n_lengths) = (true, lengths.len());
     for length in lengths {
         let bar = printer.bar(args.tokens as u64, &format!("prompt {length}"), false);
-        let outcome = model.verify(length, args.tokens, tolerance, &mut || bar.inc(1))?;
+        let step = &mut || bar.inc(1);
+        let outcome = match &mut naive {
+            Some(naive) => match &mut model {
+                Opened::Plain(model) => model.verify_with(naive, length, args.tokens, tolerance, step)?,
+                Opened::Fused(model) => model.verify(length, args.tokens, tolerance, step)?,
+            },
+            None => model.verify(length, args.tokens, tolerance, step)?,
+        };
+        replayed |= outcome.reference == Reference::Replay;
         bar.finish_and_clear();
         all_ok &= outcome.ok;
         if args.json {
@@ -76,8 +99,34 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             ))?;
         }
     }
+    if replayed {
+        printer.info(
+            "the tokens were recomputed by the same graphs over an empty cache: no graph of the bundle takes them at once \
+             (AR == CL); `--naive` compiles one",
+        );
+    }
     if !all_ok {
         printer.info("generation with the cache and full recomputation differ: the cache or a graph is wrong");
+    } else {
+        printer.info(format_args!("verified: {n_lengths} prompt lengths, {} tokens each", args.tokens));
     }
     Ok(if all_ok { ExitStatus::Done } else { ExitStatus::Failed })
+}
+
+/// Graphs without a cache for the whole context.
+fn naive(args: &Args, model: &Opened, options: &Options, printer: &Printer) -> Result<Naive> {
+    let Opened::Plain(model) = model else {
+        let hint = "verify the plain graphs of the same model, or leave out `--naive`";
+        return Err(UserError::error("`--naive` compares plain graphs, and this bundle runs fused ones", hint));
+    };
+    let width = u32::try_from(model.engine().context_size()).unwrap_or(u32::MAX);
+    let deferred = printer.interrupt().defer();
+    let progress = &mut Bars::new(printer, false);
+    let naive = Naive::open(model.bundle(), args.checkpoint.as_deref(), &[width], options, progress)?;
+    drop(deferred);
+    printer.info(format_args!(
+        "graphs without a cache, AR-{width}, compiled from {}",
+        naive.source().checkpoint.display()
+    ));
+    Ok(naive)
 }

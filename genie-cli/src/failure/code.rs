@@ -68,6 +68,16 @@ fn of_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if error.is::<UserError>() {
         return Some("invalid-argument");
     }
+    #[cfg(feature = "server")]
+    if let Some(server::ServerError::OpenWithoutKey { .. } | server::ServerError::EmptyKey { .. }) =
+        error.downcast_ref()
+    {
+        return Some("invalid-argument");
+    }
+    #[cfg(feature = "train")]
+    if let Some(error) = error.downcast_ref::<trainer::TrainError>() {
+        return of_trainer(error);
+    }
     if error.is::<OutputError>() {
         return Some("stdout-failed");
     }
@@ -88,6 +98,20 @@ fn of_cause(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         .or_else(|| of_backend(error.downcast_ref()?))
         .or_else(|| of_file(error.downcast_ref()?))
         .or_else(|| Some(of_io(error.downcast_ref()?)))
+}
+
+#[cfg(feature = "train")]
+fn of_trainer(error: &trainer::TrainError) -> Option<&'static str> {
+    use trainer::TrainError as T;
+    Some(match error {
+        T::OutputExists(_) => "output-refused",
+        T::File(error) => return of_file(error),
+        T::Stopped { .. } => "interrupted",
+        T::NoState(_) => "not-found",
+        T::Diverged { .. } => "not-finite",
+        T::Compute(_) | T::Draw(_) | T::Tokenizer(_) | T::State { .. } => FALLBACK,
+        _ => "invalid-argument",
+    })
 }
 
 fn of_front(error: &Error) -> Option<&'static str> {
@@ -112,11 +136,15 @@ fn of_front(error: &Error) -> Option<&'static str> {
         | Error::Window { .. }
         | Error::NothingToPredict { .. }
         | Error::NothingToVerify
+        | Error::OtherCheckpoint { .. }
+        | Error::NaiveOfMerged { .. }
+        | Error::NaiveWindow
         | Error::Tolerance { .. }
         | Error::NoCacheFolder => Some("invalid-argument"),
         Error::UnknownPerfProfile { .. } | Error::EncoderWidth { .. } | Error::NoSamplerCallback { .. } => {
             Some("invalid-config")
         }
+        Error::NoCheckpoint { .. } => Some("not-found"),
         Error::TextTooLong { .. } => Some("context-exceeded"),
         Error::NoFile { .. } => Some("not-found"),
         Error::NoBinary { .. }
@@ -234,6 +262,7 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         CompileError::NoWidths { .. }
         | CompileError::ZeroWidth { .. }
         | CompileError::ArTooWide { .. }
+        | CompileError::BeyondPositions { .. }
         | CompileError::ZeroLayersPerSplit
         | CompileError::LayersPerSplitInMono { .. }
         | CompileError::OneFileForChip { .. }

@@ -7,7 +7,7 @@ use qnn_api::library::runtime::DIR_VARIABLE;
 pub fn words(hint: &Hint) -> String {
     match hint {
         Hint::InstallRuntime => format!(
-            "`cargo xtask qnn-runtime` fetches Qualcomm's libraries into target/; or set {DIR_VARIABLE} to their folder, or \
+            "`genie runtime fetch` gets Qualcomm's libraries; or set {DIR_VARIABLE} to their folder, or \
              give the file with `--backend-lib`"
         ),
         Hint::MoreThreads => {

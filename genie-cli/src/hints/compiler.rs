@@ -20,7 +20,7 @@ fn words(hint: &Hint) -> String {
         Hint::WeightsW8OrFloat => "use `--weights w8`, or omit the flag for float16".into(),
         Hint::WeightsW8 => "use `--weights w8`".into(),
         Hint::PrecisionF32 => "use `--precision f32`".into(),
-        Hint::HtpLibrary => "pass Qualcomm's `libQnnHtp.so`: `cargo xtask qnn-runtime` fetches it".into(),
+        Hint::HtpLibrary => "pass Qualcomm's `libQnnHtp.so`: `genie runtime fetch` gets it".into(),
         Hint::OpenForChip => "open the backend for the same chip".into(),
         Hint::FinerSplits { splits, layers_per_split } => {
             let layers = layers_per_split.map_or_else(String::new, |n| format!(" --layers-per-split {n}"));

@@ -33,7 +33,7 @@ pub fn words(fix: &Fix) -> String {
                 .into()
         }
         Fix::ProvideSystemLibrary => {
-            "name a folder with `libQnnSystem.so`: `--libs DIR`; `cargo xtask qnn-runtime` fetches one".into()
+            "name a folder with `libQnnSystem.so`: `--libs DIR`; `genie runtime fetch` gets one".into()
         }
         other => other.to_string(),
     }

@@ -15,6 +15,7 @@ pub fn of(error: &Error) -> Option<String> {
 
 fn words(hint: &Hint) -> String {
     match hint {
+        Hint::GiveCheckpoint => "`--checkpoint DIR` names the model that the bundle was compiled from".into(),
         Hint::GiveBundle => "give a bundle's folder or its `genie_config.json`; `genie compile` makes a bundle".into(),
         Hint::CompileFirst(path) => {
             format!(
@@ -26,6 +27,17 @@ fn words(hint: &Hint) -> String {
             format!("{hint}; `genie list` shows the names; a prompt for the demo model is given by `--prompt`")
         }
         Hint::GiveFolder(folder) => format!("give the bundle's folder: `{}`", folder.display()),
+        Hint::OpPackageProvider => "name it behind the file: `--op-package FILE:PROVIDER`".into(),
+        Hint::OpPackageOnce => format!("{hint}: by `--op-package`, or by its folder's variable"),
+        Hint::GiveOpPackage => "give the package's library with `--op-package FILE`, if you trust its code".into(),
+        Hint::CompileFused => {
+            "compile it with `--pd-total-lens 32,64`, or remove `pd_fusion.enable` from its `genie_config.json`".into()
+        }
+        Hint::CompilePlain => {
+            "compile it without `--pd-only`; `run`, `chat`, `bench`, `perplexity`, `verify`, `inspect` and `plan` take \
+             fused graphs"
+                .into()
+        }
         Hint::BackendOfBundle => "omit `--backend`: it follows from the binaries".into(),
         Hint::NewerProgram => "the file was made by a newer `genie`: update this one".into(),
         Hint::CompileAgain => "compile the bundle again; `--soc` compiles for a device, without it for this CPU".into(),

@@ -26,12 +26,67 @@ pub fn of(error: &anyhow::Error) -> Option<String> {
             CompileError::Backend(error) => Some(error),
             _ => None,
         });
-        own.or_else(|| front::of(front?))
+        own.or_else(|| of_server(e))
+            .or_else(|| of_trainer(e))
+            .or_else(|| front::of(front?))
             .or_else(|| Some(backend::words(&backend?.hint()?)))
             .or_else(|| compiler::of(compile()?))
             .or_else(|| Some(doctor::of(e.downcast_ref()?)))
             .or_else(|| files::of(e.downcast_ref().or_else(|| files::within(e))?))
     })
+}
+
+/// The hints of `genie serve`.
+#[cfg(feature = "server")]
+fn of_server(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    use server::ServerError;
+    Some(match error.downcast_ref::<ServerError>()? {
+        ServerError::OpenWithoutKey { .. } => "set a key with `--api-key` or `--api-key-file`, or omit `--host`".into(),
+        ServerError::EmptyKey { .. } => "remove the empty key".into(),
+        ServerError::Listen { .. } => "choose another port with `--port`; 0 takes a free one".into(),
+        ServerError::SlotFolder { .. } => "give a folder that you may write to with `--slot-save-path`".into(),
+        ServerError::NoTls => {
+            "build with `cargo build -p genie-cli --features tls`, or let a router such as nginx end HTTPS".into()
+        }
+        ServerError::Tls { .. } => {
+            "give a certificate with `--tls-cert` and its key with `--tls-key`, both in PEM".into()
+        }
+        ServerError::Model(error) => return front::of(error),
+        _ => return None,
+    })
+}
+
+#[cfg(not(feature = "server"))]
+fn of_server(_: &(dyn std::error::Error + 'static)) -> Option<String> {
+    None
+}
+
+/// The hints of `genie train`.
+#[cfg(feature = "train")]
+fn of_trainer(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    use trainer::TrainError;
+    Some(match error.downcast_ref::<TrainError>()? {
+        TrainError::ShortText { .. } => "give a longer text, or a shorter `--context`".into(),
+        TrainError::ShortHeldOut { .. } => "hold out more, a shorter `--context`, or nothing: `--held-out 0`".into(),
+        TrainError::Vocabulary { found, .. } => format!("at most `--vocab {found}`, or `--vocab characters`"),
+        TrainError::OutputExists(_) => "choose another folder; `--resume` goes on with a run that was stopped".into(),
+        TrainError::NoState(_) => "omit `--resume` to begin a run".into(),
+        TrainError::State { .. } => "begin again in another folder".into(),
+        TrainError::OtherRun { name, saved, .. } if name == "text" => {
+            format!("give the text that the run began with ({saved})")
+        }
+        TrainError::OtherRun { name, saved, .. } => {
+            format!("give `--{name} {saved}`, or begin again in another folder")
+        }
+        TrainError::Diverged { .. } => "try a third of the `--learning-rate`".into(),
+        TrainError::File(error) => return files::of(error),
+        _ => return None,
+    })
+}
+
+#[cfg(not(feature = "train"))]
+fn of_trainer(_: &(dyn std::error::Error + 'static)) -> Option<String> {
+    None
 }
 
 #[cfg(test)]

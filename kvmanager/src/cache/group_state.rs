@@ -21,6 +21,8 @@ pub(super) struct GroupState {
     pub(super) extent_after: usize,
     /// First slot of the block that a scatter graph writes.
     pub(super) block: usize,
+    /// The step under way counts the rows of its window (`FirstFit` of one sequence) instead of going by positions.
+    pub(super) counts_rows: bool,
     /// Rows that `KeyDiff` drops before the step's rows come in.
     pub(super) n_evict: usize,
     /// The sinks among the rows that `KeyDiff` last dropped from, ascending.
@@ -47,6 +49,7 @@ impl GroupState {
             runs: Runs::new(&[]),
             extent_after: 0,
             block: 0,
+            counts_rows: false,
             n_evict: 0,
             sinks_at: Vec::new(),
             per_head_rows: false,
@@ -78,6 +81,37 @@ impl GroupState {
                 self.cells.free(slot);
             }
         }
+    }
+
+    /// Drops all but the newest rows, the sinks apart.
+    pub(super) fn keep_newest(&mut self, n: usize, sinks: usize) {
+        let held = self.cells.used().filter(|(_, c)| c.pos >= sinks).count();
+        // One after the other: the last step's rows are few, and this allocates nothing.
+        (n..held).for_each(|_| _ = self.drop_oldest(1, sinks));
+    }
+
+    /// The first slots in a row for `n` new rows of the only sequence that has rows, by libGenie's rule, once the rows behind the
+    /// window have gone. Where none are free it takes the first slots of all and drops what they hold.
+    pub(super) fn first_fit(&mut self, n: usize, slots: usize) -> usize {
+        let mut free = 0;
+        for slot in 0..slots {
+            free = if self.cells.cell(slot).is_free() { free + 1 } else { 0 };
+            if free == n {
+                return slot + 1 - n;
+            }
+        }
+        for slot in 0..n {
+            if !self.cells.cell(slot).is_free() {
+                self.cells.free(slot);
+            }
+        }
+        0
+    }
+
+    /// Whether its rows are of one sequence alone, and of that one if one is named.
+    pub(super) fn is_of_one(&self, seq: Option<SeqId>) -> bool {
+        let first = seq.map(SeqId::bit).or_else(|| self.cells.used().next().map(|(_, cell)| cell.seqs));
+        first.is_none_or(|first| self.cells.used().all(|(_, cell)| cell.seqs == first))
     }
 
     /// Drops up to `n` rows, oldest position first; returns how many there were to drop.
@@ -155,7 +189,7 @@ impl GroupState {
     pub(super) fn lacks_rows(&self, seq: SeqId, n_past: usize) -> bool {
         match self.rule.long {
             Eviction::None => false,
-            Eviction::Window { size, sinks } => {
+            Eviction::Window { size, sinks } | Eviction::FirstFit { size, sinks } => {
                 let from = (n_past + 1).saturating_sub(size);
                 let early = sinks.min(from);
                 self.cells.count(seq, from..n_past) < n_past - from || self.cells.count(seq, 0..early) < early

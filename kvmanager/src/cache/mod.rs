@@ -51,7 +51,6 @@ pub use views::SplitGuard;
 use crate::cells::{CellTable, SeqId};
 use crate::error::{KvError, Reason};
 use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
-use crate::group::Eviction;
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::memory::MemorySource;
 use crate::mode::ModeKind;
@@ -72,7 +71,8 @@ pub enum HolePolicy {
     /// Fill them at once with rows from the end: the valid rows are always `0..n_valid_kv`.
     #[default]
     Close,
-    /// Leave them, and fill them with new rows later; masks then come from the cells.
+    /// Leave them, and fill them with new rows later; masks then come from the cells. Each sequence fills pages of
+    /// [`PAGE`](crate::PAGE) slots by itself while there are free ones.
     Keep,
 }
 
@@ -232,7 +232,7 @@ impl KvCache {
     }
 
     fn window_group(&self, g: usize) -> Option<&GroupState> {
-        self.groups.get(g).filter(|group| matches!(group.rule.long, Eviction::Window { .. }))
+        self.groups.get(g).filter(|group| group.rule.long.window().is_some())
     }
 
     /// Position of a sequence's next token.

@@ -3,6 +3,7 @@
 //! Rows are dropped when a step is kept, never while it runs, so every step sees what the rule promises it: a ring
 //! all its slots, a window exactly its last keys. What another variant cannot hold is dropped as a step begins.
 
+use super::group_state::GroupState;
 use super::step::runs;
 use super::{HolePolicy, KvCache};
 use crate::KvError;
@@ -10,13 +11,14 @@ use crate::cells::RowMove;
 use crate::geometry::{KvForm, KvKind};
 use crate::group::Eviction;
 use crate::keydiff::{self, HeadKeys, Queue};
+use crate::plan::Columns;
 use crate::tensor_buf::Op;
 use crate::worker::Shard;
 use genie_types::Variant;
 
 impl KvCache {
     /// Brings every group into what a step of that variant can see, with a free block for a scatter graph.
-    pub(super) fn make_room(&mut self, variant: Variant) -> Result<(), KvError> {
+    pub(super) fn make_room(&mut self, variant: Variant, columns: &Columns) -> Result<(), KvError> {
         for group in 0..self.groups.len() {
             let state = &mut self.groups[group];
             let (room, before) = (state.rule.room(variant), state.cells.n_used());
@@ -24,6 +26,14 @@ impl KvCache {
             match state.rule.long {
                 Eviction::None => {}
                 Eviction::Window { size, sinks } => state.expire(size, sinks, &self.positions.next),
+                Eviction::FirstFit { size, sinks } => {
+                    state.counts_rows = is_alone(state, columns);
+                    if state.counts_rows {
+                        state.keep_newest(size - 1, sinks);
+                    } else {
+                        state.expire(size, sinks, &self.positions.next);
+                    }
+                }
                 Eviction::Ring { sinks } => {
                     state.drop_oldest(excess, sinks);
                 }
@@ -36,12 +46,30 @@ impl KvCache {
                 Eviction::KeyDiff { .. } => {}
             }
             // A window's rows that no coming token sees are no loss.
-            if !matches!(self.groups[group].rule.long, Eviction::Window { .. }) {
+            if self.groups[group].rule.long.window().is_none() {
                 self.n_dropped += (before - self.groups[group].cells.n_used()) as u64;
             }
-            self.close_holes(group, variant)?;
+            if !self.take_first_fit(group, variant, columns.len())? {
+                self.close_holes(group, variant)?;
+            }
         }
         self.store.sync_extents(&self.groups)
+    }
+
+    /// Finds the block of a step in a group that has libGenie's rule. False for other groups, and where several sequences share
+    /// it: none of them loses what its window has.
+    fn take_first_fit(&mut self, group: usize, variant: Variant, n: usize) -> Result<bool, KvError> {
+        let state = &mut self.groups[group];
+        if !state.counts_rows {
+            return Ok(false);
+        }
+        let (ctx, before) = (state.rule.ctx_of(variant), state.cells.n_used());
+        // Rows that a graph with more slots has left beyond those of this one.
+        let moves = if state.cells.extent() > ctx { state.cells.compact(ctx, usize::MAX) } else { Vec::new() };
+        state.block = state.first_fit(n, ctx);
+        self.n_dropped += (before - state.cells.n_used()) as u64;
+        self.move_rows(group, moves)?;
+        Ok(true)
     }
 
     fn close_holes(&mut self, group: usize, variant: Variant) -> Result<(), KvError> {
@@ -100,6 +128,8 @@ impl KvCache {
         match state.rule.long {
             Eviction::None => {}
             Eviction::Window { size, sinks } => state.expire(size, sinks, &after),
+            // Room was made as the step began; rows go behind the window as the next one begins.
+            Eviction::FirstFit { .. } => {}
             Eviction::Ring { sinks } => skip_oldest = excess - state.drop_oldest(excess, sinks),
             Eviction::KeyDiff { sinks, update_every } => {
                 skip_oldest = excess - state.drop_by_score(excess, sinks, update_every);
@@ -114,7 +144,7 @@ impl KvCache {
         for &kept in &self.step.kept_columns {
             let column = self.step.columns[kept];
             let stays = match long {
-                Eviction::None => true,
+                Eviction::None | Eviction::FirstFit { .. } => true,
                 Eviction::Window { size, sinks } => {
                     column.pos < sinks || column.pos + size > after[usize::from(column.seq.0)]
                 }
@@ -132,14 +162,24 @@ impl KvCache {
         let state = &mut self.groups[group];
         let slots = &mut self.step.slots;
         slots.clear();
-        if dense {
+        let in_block = matches!(long, Eviction::FirstFit { .. })
+            && (state.block..state.block + placed.len()).all(|slot| slot < ctx && state.cells.cell(slot).is_free());
+        if in_block {
+            slots.extend(state.block..state.block + placed.len());
+        } else if dense {
             let start = state.cells.extent();
             slots.extend(start..start + placed.len());
         } else {
             let limit = if state.rule.form == KvForm::Concat { room } else { ctx };
             let cells = &mut state.cells;
-            let found = cells.find_slots(placed.len(), limit, false, slots)
-                || cells.find_slots(placed.len(), state.capacity, false, slots);
+            // Where nothing is evicted, rows of a sequence stay together, so that others need not read them.
+            let seqs = || placed.iter().map(|(_, column)| column.seq);
+            let found = if long == Eviction::None && state.rule.form == KvForm::Concat {
+                cells.find_pages(seqs(), limit, slots) || cells.find_pages(seqs(), state.capacity, slots)
+            } else {
+                cells.find_slots(placed.len(), limit, false, slots)
+                    || cells.find_slots(placed.len(), state.capacity, false, slots)
+            };
             if !found {
                 let n_rows = state.cells.n_used() + placed.len();
                 return Err(KvError::PastTooLong { variant, past_len: state.capacity, n_rows });
@@ -239,4 +279,11 @@ impl KvCache {
         let long = self.groups[group].rule.long;
         matches!(long, Eviction::KeyDiff { .. }) || (long == Eviction::None && self.settings.holes == HolePolicy::Close)
     }
+}
+
+/// Whether a group's rows and a step's columns are of one sequence.
+fn is_alone(state: &GroupState, columns: &Columns) -> bool {
+    let mut seqs = columns.slices().map(|slice| slice.seq);
+    let first = seqs.next();
+    seqs.all(|seq| Some(seq) == first) && state.is_of_one(first)
 }

@@ -4,9 +4,9 @@
 //! rows (AR == CL only), one whose heads hold different tokens (`KeyDiff`), and shifts without a
 //! [`RopeSpec`](crate::RopeSpec).
 
-use super::KvCache;
 use super::group_state::GroupState;
 use super::positions::Positions;
+use super::{HolePolicy, KvCache};
 use crate::cells::{RowMove, SeqId};
 use crate::error::{KvError, Reason};
 use crate::tensor_buf::Op;
@@ -198,6 +198,11 @@ impl KvCache {
             self.shift(seq, sinks + n..n_past, -(n as isize))?;
         }
         Ok(self.next_pos(seq))
+    }
+
+    /// From now on holes are left, as with [`HolePolicy::Keep`].
+    pub fn keep_holes(&mut self) {
+        self.settings.holes = HolePolicy::Keep;
     }
 
     /// Closes holes by at most `max_moves` row moves in each group; returns the rows moved.

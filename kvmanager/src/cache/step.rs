@@ -54,6 +54,7 @@ use crate::KvError;
 use crate::cells::{CellTable, SeqId};
 use crate::error::{Reason, same};
 use crate::geometry::KvForm;
+use crate::group::Eviction;
 use crate::plan::{Column, Columns, InferenceStep, MaskCol, Tree, Variants};
 use crate::tensor_buf::{Op, Run, Runs};
 use crate::worker::Ops;
@@ -157,7 +158,7 @@ impl KvCache {
             self.rewind_to(seq, 0)?;
         }
         if self.settings.keeps_rows {
-            self.make_room(step.variant)?;
+            self.make_room(step.variant, &step.columns)?;
             // Before keys are rotated, which costs precision: a variant that is refused must not. Only scoring is earlier.
             self.check_variant(step.variant, 0)?;
             self.apply_shifts()?;
@@ -245,7 +246,12 @@ impl KvCache {
         }
         for group in self.groups.iter().filter(|_| self.settings.keeps_rows) {
             let (n_rows, past_len) = (group.n_held() + n_more, group.rule.room(variant));
-            if n_rows > past_len && !(n_more > 0 && group.rule.evicts()) {
+            // Its steps write over rows rather than find no room.
+            let writes_over = || {
+                let fits = n_rows <= group.rule.ctx_of(variant);
+                matches!(group.rule.long, Eviction::FirstFit { .. }) && fits && group.is_of_one(None)
+            };
+            if n_rows > past_len && !writes_over() && !(n_more > 0 && group.rule.evicts()) {
                 return Err(KvError::PastTooLong { variant, past_len, n_rows });
             }
         }

@@ -5,7 +5,7 @@
 
 use super::variants::Variants;
 use super::{KvState, PlanError, Request};
-use crate::group::{CacheGroup, Eviction, MAX_GROUPS};
+use crate::group::{CacheGroup, MAX_GROUPS};
 
 /// A number of rows for each cache group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn crowded(state: &KvState, requests: &[Request], variants: &Variants
 /// How many of the requests' tokens, in their order, a step may follow before the group is full: `None` without an end,
 /// `Some(None)` where no step can start at all.
 fn tokens(group: &CacheGroup, g: usize, room: usize, others: usize, requests: &[Request]) -> Option<Option<usize>> {
-    let Eviction::Window { size, sinks } = group.long else { return None };
+    let (size, sinks) = group.long.window()?;
     let most = size - 1 + sinks;
     let held: usize = requests.iter().map(|r| r.own_rows.of(g).min(most)).sum();
     let Some(mut left) = room.checked_sub(others + held) else { return Some(None) };
@@ -63,7 +63,7 @@ fn tokens(group: &CacheGroup, g: usize, room: usize, others: usize, requests: &[
 /// The group that stops a plan, with the rows of other sequences in it and the most it holds as a step starts.
 pub(super) fn full_group(state: &KvState, variants: &Variants) -> Option<PlanError> {
     let mut groups = variants.groups().iter().enumerate().map(|(g, group)| (group, state.other_rows.of(g)));
-    let (group, others) = groups.find(|(group, n)| *n > 0 && matches!(group.long, Eviction::Window { .. }))?;
+    let (group, others) = groups.find(|(group, n)| *n > 0 && group.long.window().is_some())?;
     let room = variants.all().iter().map(|&v| group.room(v)).max().unwrap_or(0);
     Some(PlanError::GroupFull { prefix: group.prefix.clone(), n_other: others, room })
 }
@@ -73,6 +73,7 @@ mod tests {
     use super::super::{Admission, ContextLimit, KvForm, Policy, admit, plan};
     use super::*;
     use crate::cells::SeqId;
+    use crate::group::Eviction;
     use genie_types::Variant;
 
     /// A default group of 128 and a window of 9 keys and 2 sinks on 32 slots.

@@ -196,7 +196,9 @@ fn check_groups(variants: &[Variant], groups: &[CacheGroup]) -> Result<(), PlanE
     }
     for (index, group) in groups.iter().enumerate() {
         match group.long {
-            Eviction::Window { size: 0, .. } => return bad(index, "window size 0, expected at least 1".to_owned()),
+            Eviction::Window { size: 0, .. } | Eviction::FirstFit { size: 0, .. } => {
+                return bad(index, "window size 0, expected at least 1".to_owned());
+            }
             Eviction::KeyDiff { update_every: 0, .. } => {
                 return bad(index, "0 steps between scorings, expected at least 1".to_owned());
             }

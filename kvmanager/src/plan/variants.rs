@@ -143,6 +143,12 @@ impl Variants {
         self.limit
     }
 
+    /// Tokens of a piece that libGenie cuts a prompt into: the widest AR, or what leaves the windows of its groups whole.
+    pub(super) fn longest_piece(&self) -> usize {
+        let pieces = self.groups.iter().filter_map(|group| group.longest_piece(&self.all));
+        pieces.fold(self.ar_max, usize::min)
+    }
+
     /// The widest AR.
     pub const fn ar_max(&self) -> usize {
         self.ar_max

@@ -70,8 +70,9 @@ impl<'v> Walk<'v> {
 
     /// The same, stopping where libGenie does.
     pub(super) fn genie(&mut self) -> Result<(), PlanError> {
+        let most = self.variants.longest_piece();
         while self.rows < self.target {
-            let chunk = self.variants.ar_max().min(self.target - self.rows);
+            let chunk = most.min(self.target - self.rows);
             match self.roomy(chunk) {
                 Some((variant, n)) if n == chunk => self.push(variant, n),
                 _ => return Err(Overflow::GenieGivesUp { n_past: self.n_past(), n_piece: chunk }.into()),

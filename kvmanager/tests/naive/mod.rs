@@ -30,6 +30,10 @@ pub struct Group {
     pub rows: Vec<Row>,
     /// Size and sinks of an exact window.
     pub window: Option<(usize, usize)>,
+    /// The window's rows go as a step begins, and those in the way of the step's rows with them.
+    pub first_fit: bool,
+    /// The step under way takes libGenie\'s slots, and its window counts rows.
+    pub by_count: bool,
     /// Sinks of a ring.
     pub ring: Option<usize>,
     /// Eviction by score. Once it has evicted, the rows are there.
@@ -51,6 +55,23 @@ impl Group {
         self.rows.iter().fold(self.by_head().unwrap_or(0), |all, row| all | row.seqs)
     }
 
+    /// Drops what no coming token sees through a window.
+    fn expire(&mut self, next: &[usize]) -> usize {
+        let Some((size, sinks)) = self.window else { return 0 };
+        let before = self.rows.len();
+        self.rows.retain(|r| {
+            let owners = (0..64).filter(|s| r.seqs & bit(*s) != 0);
+            r.pos < sinks || owners.map(|s| next[usize::from(s)]).any(|next| r.pos + size > next)
+        });
+        before - self.rows.len()
+    }
+
+    /// Whether libGenie's slots are taken: rows and columns are of one sequence as a step begins.
+    fn fits(&self, columns: &[Column]) -> bool {
+        let seqs = columns.iter().fold(0, |all, c| all | bit(c.seq.0));
+        self.first_fit && seqs.count_ones() == 1 && self.rows.iter().all(|row| row.seqs == seqs)
+    }
+
     fn clear(&mut self) {
         self.rows.clear();
         if let Some(scored) = &mut self.scored {
@@ -68,6 +89,15 @@ pub struct Model {
     frequencies: [f64; 2],
 }
 
+/// What a group that takes slots by their order goes by as a step begins.
+pub struct Begun {
+    pub columns: Vec<Column>,
+    /// Of each group the slots in use, and the position in each.
+    pub slots: Vec<Vec<(usize, usize)>>,
+    /// Of each group the slots that the step's graph has.
+    pub widths: Vec<usize>,
+}
+
 fn bit(seq: u8) -> u64 {
     1 << seq
 }
@@ -80,9 +110,11 @@ impl Model {
             tensors: of(i),
             rows: Vec::new(),
             window: match rule.long {
-                Eviction::Window { size, sinks } => Some((size, sinks)),
+                Eviction::Window { size, sinks } | Eviction::FirstFit { size, sinks } => Some((size, sinks)),
                 _ => None,
             },
+            first_fit: matches!(rule.long, Eviction::FirstFit { .. }),
+            by_count: false,
             ring: match rule.long {
                 Eviction::Ring { sinks } => Some(sinks),
                 _ => None,
@@ -135,13 +167,39 @@ impl Model {
     }
 
     /// What a step drops as it begins, so that no group holds more than its limit.
-    pub fn make_room(&mut self, limits: &[usize]) {
+    pub fn make_room(&mut self, limits: &[usize], begun: &Begun) {
         self.expire();
+        self.fit(begun);
         // Scores are those of keys at their positions.
         if self.groups.iter().zip(limits).any(|(g, &limit)| g.scored.is_some() && g.len() > limit) {
             self.turn();
         }
         self.drop_rows(0, limits);
+    }
+
+    /// What libGenie's rule drops: all but the newest rows of the window, and where no slots in a row are free for the step's,
+    /// those of the first ones.
+    fn fit(&mut self, begun: &Begun) {
+        for ((group, slots), &width) in self.groups.iter_mut().zip(&begun.slots).zip(&begun.widths) {
+            let (n, before) = (begun.columns.len(), group.rows.len());
+            let Some((size, sinks)) = group.window.filter(|_| group.first_fit) else { continue };
+            group.by_count = group.fits(&begun.columns);
+            if !group.by_count {
+                self.n_dropped += group.expire(&self.next);
+                continue;
+            }
+            group.rows.sort_by_key(|row| row.pos);
+            let first = group.rows.partition_point(|row| row.pos < sinks);
+            let excess = (group.rows.len() - first).saturating_sub(size - 1);
+            group.rows.drain(first..first + excess);
+            let held = |slot: usize| slots.iter().find(|(at, _)| *at == slot).map(|(_, pos)| *pos);
+            let is_free = |slot: usize| held(slot).is_none_or(|pos| group.rows.iter().all(|row| row.pos != pos));
+            if !(0..(width + 1).saturating_sub(n)).any(|first| (first..first + n).all(is_free)) {
+                let gone: Vec<usize> = (0..n).filter_map(held).collect();
+                group.rows.retain(|row| !gone.contains(&row.pos));
+            }
+            self.n_dropped += before - group.rows.len();
+        }
     }
 
     /// A ring drops its oldest rows, and eviction by score those with the worst keys, until `n` more fit the limit. Returns
@@ -209,15 +267,9 @@ impl Model {
     }
 
     pub fn expire(&mut self) {
-        for group in &mut self.groups {
-            if let Some((size, sinks)) = group.window {
-                let (next, before) = (&self.next, group.rows.len());
-                group.rows.retain(|r| {
-                    let owners = (0..64).filter(|s| r.seqs & bit(*s) != 0);
-                    r.pos < sinks || owners.map(|s| next[usize::from(s)]).any(|next| r.pos + size > next)
-                });
-                self.n_dropped += before - group.rows.len();
-            }
+        let next = self.next.clone();
+        for group in self.groups.iter_mut().filter(|group| !group.first_fit) {
+            self.n_dropped += group.expire(&next);
         }
     }
 

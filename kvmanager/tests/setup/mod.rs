@@ -42,10 +42,12 @@ pub enum Rules {
     KeyDiff,
     PlainAndKeyDiff,
     WindowAndKeyDiff,
+    /// A window in the slots that libGenie takes, of scatter graphs.
+    PlainAndFirstFit,
 }
 
 impl Rules {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Plain,
         Self::Window,
         Self::PlainAndWindow,
@@ -53,13 +55,14 @@ impl Rules {
         Self::KeyDiff,
         Self::PlainAndKeyDiff,
         Self::WindowAndKeyDiff,
+        Self::PlainAndFirstFit,
     ];
     /// In reports of effects.
-    pub const NAMES: [&str; 7] =
-        ["plain", "window", "plain+window", "ring", "keydiff", "plain+keydiff", "window+keydiff"];
+    pub const NAMES: [&str; 8] =
+        ["plain", "window", "plain+window", "ring", "keydiff", "plain+keydiff", "window+keydiff", "plain+first fit"];
 
     pub fn has_two(self) -> bool {
-        matches!(self, Self::PlainAndWindow | Self::PlainAndKeyDiff | Self::WindowAndKeyDiff)
+        matches!(self, Self::PlainAndWindow | Self::PlainAndKeyDiff | Self::WindowAndKeyDiff | Self::PlainAndFirstFit)
     }
 
     pub fn scores(self) -> bool {
@@ -121,11 +124,17 @@ pub fn build(setup: &Setup, mode: ModeKind, shapes: usize) -> Result<KvCache, Kv
         Rules::KeyDiff => (scored, None),
         Rules::PlainAndKeyDiff => (Eviction::None, Some(scored)),
         Rules::WindowAndKeyDiff => (window, Some(scored)),
+        Rules::PlainAndFirstFit => {
+            (Eviction::None, Some(Eviction::FirstFit { size: setup.window, sinks: setup.sinks }))
+        }
     };
     let mut groups = vec![CacheGroup { long: first, ..CacheGroup::plain(setup.form) }];
     if let Some(long) = second {
         let least = if setup.rules.scores() { setup.sinks + 1 } else { 1 };
-        let ctx = specs.iter().map(|&s| (s, s.cl().get().div_ceil(2).max(s.ar().get() + least))).collect();
+        let slots = |s: genie_types::Variant| s.cl().get().div_ceil(2).max(s.ar().get() + least);
+        // Of libGenie's slots all graphs have the same number.
+        let same = (setup.rules == Rules::PlainAndFirstFit).then(|| specs.iter().map(|&s| slots(s)).max()).flatten();
+        let ctx = specs.iter().map(|&s| (s, same.unwrap_or(slots(s)))).collect();
         groups.push(CacheGroup { prefix: "swa_".to_owned(), form: setup.form, ctx, long });
     }
     let endless = first != Eviction::None;
@@ -152,6 +161,9 @@ pub fn any_setup(mode: usize, dtype: KvDtype, shapes: usize) -> impl Strategy<Va
     let rules = prop::sample::select(Rules::ALL.to_vec());
     (form, holes, threads, tensors, rules, 1..9usize, 0..3usize, 1..6usize).prop_map(
         move |(form, holes, n_threads, (per_head, transposed, mixed_types), rules, window, sinks, update_every)| {
+            // Its slots are those of scatter graphs.
+            let concat = rules == Rules::PlainAndFirstFit && form == KvForm::Concat;
+            let rules = if concat { Rules::PlainAndWindow } else { rules };
             Setup {
                 mode,
                 dtype,

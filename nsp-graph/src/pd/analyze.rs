@@ -16,6 +16,12 @@ pub fn belongs(info: &GraphInfo) -> bool {
     info.input(FUSION_CTRL).is_some() || (has_past && gives_rows)
 }
 
+/// True for a graph that is called `model.{i}.pd.s{N}` and is none by its tensors.
+pub(crate) fn is_unnamed(info: &GraphInfo) -> bool {
+    let rows = info.name.split_once(".pd.s").map(|(_, rows)| rows.parse::<usize>().is_ok());
+    rows == Some(true) && !belongs(info)
+}
+
 /// The fused pair of a bundle; `None` if it has no graph of this kind. `select`: use only graphs of these names.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ mod error;
 mod layout;
 mod names;
 
+pub(crate) use analyze::is_unnamed;
 pub use analyze::{analyze, belongs};
 pub use error::PairError;
 pub use layout::{Input, Output, PairGraph, PairLayout, PairTensor};

@@ -13,7 +13,7 @@ use genie_bundle::CONFIG_FILE;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ModelsError, Result};
-use super::source::ModelSource;
+use super::source::{ModelSource, name_of};
 use super::variants::{context_lengths, memory_bytes};
 use crate::backend::open_backend;
 use crate::options::Options;
@@ -206,8 +206,7 @@ fn model_in(folder: PathBuf) -> Option<CompiledModel> {
         Ok(_) if record.made_by != version() => ModelState::OtherVersion,
         Ok(_) => ModelState::Ready,
     };
-    let name = record.source.file_name()?.to_string_lossy().into_owned();
-    let name = name.strip_suffix(".gguf").map_or(name.clone(), str::to_owned);
+    let name = name_of(&record.source);
     Some(CompiledModel { name, source: record.source, folder, context: record.context, state })
 }
 

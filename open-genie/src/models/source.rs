@@ -54,9 +54,14 @@ impl ModelSource {
 
     /// The name of the file without `.gguf`, or of the folder.
     pub fn name(&self) -> String {
-        let name = self.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        name.strip_suffix(".gguf").map_or(name.clone(), str::to_owned)
+        name_of(&self.path)
     }
+}
+
+/// The word for a path: the name of the file without `.gguf`, or of the folder.
+pub(super) fn name_of(path: &Path) -> String {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    name.strip_suffix(".gguf").map_or(name.clone(), str::to_owned)
 }
 
 #[cfg(test)]

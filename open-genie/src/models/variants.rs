@@ -1,4 +1,4 @@
-//! The context lengths that a model is compiled for when nobody says which.
+//! The context lengths that a model is compiled for by default.
 
 /// Longest context that is compiled without being asked for: its cache is allocated when a model is opened.
 const LONGEST: usize = 8192;

@@ -7,9 +7,16 @@ use file_io::{FileKind, FolderKind, JsonKind};
 
 use super::compiled::CompiledModels;
 use super::error::{ModelsError, Result};
+use super::source::name_of;
 
 /// The word of the built-in model.
 const DEMO: &str = "demo";
+/// The words of all built-in models.
+const BUILT_IN: &[&str] = &[
+    DEMO,
+    #[cfg(feature = "demo")]
+    super::fox::WORD,
+];
 /// Letters that may differ in a word for it to be suggested.
 const NEAR: usize = 3;
 
@@ -52,15 +59,24 @@ pub fn models_folder() -> Option<PathBuf> {
 /// The folder is there, but cannot be listed.
 pub fn listed() -> Result<Vec<Listed>> {
     let Some(folder) = models_folder().filter(|folder| folder.is_dir()) else { return Ok(Vec::new()) };
-    let entries = fs::read_dir(&folder).map_err(|source| ModelsError::Io { path: folder, source })?;
+    models_in(&folder)
+}
+
+/// The models of a folder, by name: bundles, GGUF files, folders of checkpoints. Anything else is left out.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn models_in(folder: &Path) -> Result<Vec<Listed>> {
+    let entries = fs::read_dir(folder).map_err(|source| ModelsError::Io { path: folder.to_owned(), source })?;
     let mut found: Vec<Listed> = entries.filter_map(|entry| model_at(entry.ok()?.path())).collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
 fn model_at(path: PathBuf) -> Option<Listed> {
-    let name = path.file_name()?.to_str()?;
-    let name = name.strip_suffix(".gguf").unwrap_or(name).to_owned();
+    // A name that is not UTF-8 is no word.
+    path.file_name()?.to_str()?;
+    let name = name_of(&path);
     match at(&path) {
         Ok(ModelWord::Bundle(_)) => Some(Listed { name, path, is_bundle: true }),
         Ok(ModelWord::Source(_)) => Some(Listed { name, path, is_bundle: false }),
@@ -80,6 +96,10 @@ pub fn find(word: &str, compiled: Option<&CompiledModels>) -> Result<ModelWord> 
     if word == DEMO {
         return Ok(ModelWord::Demo);
     }
+    #[cfg(feature = "demo")]
+    if word == super::fox::WORD {
+        return at(&super::fox::checkpoint()?);
+    }
     if looks_like_path(word) {
         return Err(ModelsError::NoFile { path: path.to_owned() });
     }
@@ -94,7 +114,7 @@ pub fn find(word: &str, compiled: Option<&CompiledModels>) -> Result<ModelWord> 
         [] => {
             let names = listed.iter().map(|model| &*model.name).chain(compiled.iter().map(|model| &*model.name));
             let distance = |name: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &word.to_lowercase());
-            let near = names.chain([DEMO]).map(|name| (distance(name), name)).min();
+            let near = names.chain(BUILT_IN.iter().copied()).map(|name| (distance(name), name)).min();
             let similar = near.filter(|&(distance, _)| distance <= NEAR.min(word.len() / 2));
             let similar = similar.map(|(_, name)| name.to_owned());
             Err(ModelsError::Unknown { word: word.to_owned(), folder: models_folder(), similar })

@@ -11,6 +11,11 @@ impl<T> ConfigList<T> {
         Self { items, pointers: Vec::new() }
     }
 
+    /// Adds one, before the list is asked for.
+    pub(crate) fn push(&mut self, item: T) {
+        self.items.push(item);
+    }
+
     /// The list; null when it is empty. Valid until this is dropped.
     pub(crate) fn as_ptr(&mut self) -> *mut *const T {
         if self.items.is_empty() {

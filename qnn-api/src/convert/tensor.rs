@@ -30,7 +30,16 @@ impl Role {
 pub(crate) struct Store {
     _name: Vec<u8>,
     _dims: Vec<u32>,
-    _quant: quant::Arrays,
+    quant: quant::Arrays,
+}
+
+impl Store {
+    /// Lets the encoding's arrays go; the encoding to put in its place in the struct.
+    pub(crate) fn drop_encoding(&mut self) -> Qnn_QuantizeParams_t {
+        let (none, arrays) = quant::to_raw(&genie_types::Quant::None);
+        self.quant = arrays;
+        none
+    }
 }
 
 /// The C struct of a tensor without data, and what it points at.
@@ -66,7 +75,7 @@ pub(crate) fn raw_tensor(info: &TensorInfo, role: Role, id: u32) -> Result<(Qnn_
         memType: QNN_TENSORMEMTYPE_RAW,
         ..Default::default()
     };
-    Ok((raw, Store { _name: name, _dims: dims, _quant: arrays }))
+    Ok((raw, Store { _name: name, _dims: dims, quant: arrays }))
 }
 
 /// Bytes as the C struct takes them: at most 4 GB.

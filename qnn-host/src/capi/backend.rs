@@ -26,7 +26,7 @@ use super::{op_config, raw, trace};
 const BACKEND: Component = Component::Backend;
 
 /// Ours; the ids of the vendor's backends are small.
-pub(crate) const BACKEND_ID: u32 = 0x4753;
+pub(crate) const BACKEND_ID: u32 = qnn_sys::host::HOST_BACKEND_ID;
 
 /// The table's version: slots up to here are there, if only to return "not supported".
 pub(crate) const CORE_VERSION: Qnn_Version_t =

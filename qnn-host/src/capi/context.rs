@@ -1,9 +1,12 @@
 //! Contexts: made, configured, freed.
 
+use std::ffi::c_void;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use qnn_sys as q;
+use qnn_sys::host::{HOST_CONTEXT_OPTION_MAPPED, HOST_CONTEXT_OPTION_SCRATCH, HostScratchConfig};
 use qnn_sys::{
     Qnn_BackendHandle_t, Qnn_ContextHandle_t, Qnn_DeviceHandle_t, Qnn_ErrorHandle_t, Qnn_ProfileHandle_t,
     QnnContext_Config_t,
@@ -27,6 +30,10 @@ pub(super) struct Options {
     pub(super) enabled: Option<Vec<String>>,
     /// Most executions that may wait at a time; 0 means as many as like.
     pub(super) queue_depth: usize,
+    /// Where weights are kept in a file while graphs are composed.
+    pub(super) scratch: Option<PathBuf>,
+    /// The binary is a mapped file, of which nothing needs to stay in memory.
+    pub(super) mapped: bool,
 }
 
 /// Reads a config list. Hints that mean nothing here, and options of other backends, are passed over.
@@ -41,8 +48,18 @@ pub(super) unsafe fn read(config: *const *const QnnContext_Config_t) -> Result<O
         // SAFETY: plain data, and the option decides which member it is; what it leads to is the client's promise.
         unsafe { trace::note_config(entry.option, custom.then(|| entry.anon0.customConfig.cast_const())) };
         match entry.option {
-            q::QNN_CONTEXT_CONFIG_OPTION_CUSTOM
-            | q::QNN_CONTEXT_CONFIG_OPTION_PRIORITY
+            q::QNN_CONTEXT_CONFIG_OPTION_CUSTOM => {
+                // SAFETY: plain data, and the option decides which member it is; what it leads to is the client's promise.
+                match unsafe { number(entry.anon0.customConfig) } {
+                    Some(HOST_CONTEXT_OPTION_MAPPED) => options.mapped = true,
+                    Some(HOST_CONTEXT_OPTION_SCRATCH) => {
+                        // SAFETY: as above, of the struct with that number.
+                        options.scratch = Some(unsafe { scratch(entry.anon0.customConfig) }?);
+                    }
+                    _ => {}
+                }
+            }
+            q::QNN_CONTEXT_CONFIG_OPTION_PRIORITY
             | q::QNN_CONTEXT_CONFIG_OPTION_ERROR_REPORTING
             | q::QNN_CONTEXT_CONFIG_OPTION_OEM_STRING
             | q::QNN_CONTEXT_CONFIG_MEMORY_LIMIT_HINT
@@ -76,6 +93,33 @@ pub(super) unsafe fn read(config: *const *const QnnContext_Config_t) -> Result<O
     Ok(options)
 }
 
+/// The number of a custom config.
+///
+/// # Safety
+/// `custom` must be null, misaligned or lead to a custom config, all of which begin with their number.
+unsafe fn number(custom: *const c_void) -> Option<u32> {
+    let number = custom.cast::<u32>();
+    // SAFETY: not null, aligned; the rest is the caller's promise.
+    (!number.is_null() && number.is_aligned()).then(|| unsafe { *number })
+}
+
+/// The folder of a [`HostScratchConfig`].
+///
+/// # Safety
+/// `custom` must lead to one, if it is aligned as one.
+unsafe fn scratch(custom: *const c_void) -> Result<PathBuf, Error> {
+    let config = custom.cast::<HostScratchConfig>();
+    if !config.is_aligned() {
+        return Err(Error::Argument {
+            component: CONTEXT,
+            what: "expected an aligned config, found another".to_owned(),
+        });
+    }
+    // SAFETY: aligned; the rest is the caller's promise.
+    let folder = unsafe { raw::text((*config).folder, CONTEXT, "folder") }?;
+    Ok(PathBuf::from(folder))
+}
+
 /// A device handle may be left out; a given one must be live.
 pub(super) fn check_device(device: Qnn_DeviceHandle_t) -> Result<(), Error> {
     if device.is_null() { Ok(()) } else { find(&DEVICES, device).map(drop) }
@@ -95,6 +139,15 @@ pub(super) unsafe extern "C" fn create(
         let options = unsafe { read(config.cast_const()) }?;
         let context = Context::new(backend);
         context.core.queue.limit(options.queue_depth);
+        if let Some(folder) = &options.scratch {
+            context.core.weights.lock().use_folder(folder).map_err(|error| Error::Argument {
+                component: CONTEXT,
+                what: format!(
+                    "expected a folder for weights that can be written, found `{}`: {error}",
+                    folder.display()
+                ),
+            })?;
+        }
         let handle = CONTEXTS.add(Arc::new(context));
         // SAFETY: QNN's contract: `out` is null or valid for writing.
         unsafe { raw::write(out, handle, CONTEXT, "context") }.inspect_err(|_| {

@@ -13,6 +13,7 @@ use crate::bytes::Bytes;
 use crate::container::{self, FormatError, Image, Verify};
 use crate::error::{Component, Error};
 use crate::ir::Node;
+use crate::pages;
 use crate::validate;
 
 use super::context::{self, Options, check_device};
@@ -90,7 +91,14 @@ pub(super) unsafe extern "C" fn get(
         // SAFETY: QNN's contract: the buffer is the client's and has `size` bytes, of which `needed` are taken; it does
         // not overlap what is read, as just checked (all other bytes are ours).
         let to = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), needed) };
-        let n = plan.write(to).ok_or_else(|| argument("the binary outgrew its buffer".to_owned()))?;
+        let is_mapped = context.core.weights.lock().has_scratch();
+        let done = |part: &[u8]| {
+            if is_mapped {
+                // SAFETY: who gives a folder for weights takes binaries into shared mappings of files (`HostScratchConfig`).
+                unsafe { pages::forget(part) };
+            }
+        };
+        let n = plan.write_in_parts(to, done).ok_or_else(|| argument("the binary outgrew its buffer".to_owned()))?;
         // SAFETY: QNN's contract: valid for writing.
         unsafe { raw::write(written, n as u64, CONTEXT, "writtenBufferSize") }
     })
@@ -148,6 +156,7 @@ unsafe fn load(backend: Arc<Backend>, options: &Options, buffer: *const c_void, 
     let context = Context::new(backend);
     context.core.queue.limit(options.queue_depth);
     if options.persistent {
+        context.core.options.lock().lets_weights_go = options.mapped;
         *context.core.binary_at.lock() = Some(buffer.addr()..buffer.addr() + bytes.len());
     }
     packed_forms::provide(&image, &context.core.options.lock().shared);

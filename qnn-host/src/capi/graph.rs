@@ -9,6 +9,7 @@ use qnn_sys::{
     Qnn_Tensor_t, QnnGraph_Config_t,
 };
 
+use crate::bytes::Bytes;
 use crate::error::{Component, Error};
 use crate::ir::Role;
 
@@ -108,10 +109,17 @@ pub(super) unsafe extern "C" fn create_tensor(
         let view = unsafe { view(raw::reference(tensor.cast_const(), Component::Tensor, "tensor")?) }?;
         let id = graph.draft(|draft| {
             let default = format!("tensor_{}", draft.ir.tensors.len());
-            let keep = |data: &[u8]| graph.core.weights.lock().intern(data);
-            // SAFETY: as above.
-            let (tensor, updateable) = unsafe { view.to_ir(&default, keep) }?;
-            draft.add_tensor(tensor, updateable)
+            let mut store = graph.core.weights.lock();
+            if !store.has_scratch() {
+                // SAFETY: as above.
+                let (tensor, updateable) = unsafe { view.to_ir(&default, |data| store.intern(data)) }?;
+                return draft.add_tensor(tensor, updateable);
+            }
+            // SAFETY: as above; the values are the client's until `settle` has kept them, within this call.
+            let (mut tensor, updateable) = unsafe { view.to_ir_lent(&default, Bytes::copy_from) }?;
+            draft.check_tensor(&tensor)?;
+            store.settle(&mut tensor, &graph.core.options.lock().shared);
+            draft.add_checked(tensor, updateable)
         })?;
         // SAFETY: as above, and it is the client's to be written.
         unsafe { tell_id(tensor, id.0 + 1) };

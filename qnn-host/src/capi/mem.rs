@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use memmap2::{MmapOptions, MmapRaw};
+#[cfg(unix)]
+use memmap2::MmapOptions;
+use memmap2::MmapRaw;
 use qnn_sys as q;
 use qnn_sys::{Qnn_ContextHandle_t, Qnn_ErrorHandle_t, Qnn_MemDescriptor_t, Qnn_MemHandle_t};
 

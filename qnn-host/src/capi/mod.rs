@@ -34,6 +34,7 @@ mod property;
 mod queue;
 mod raw;
 mod run;
+mod scratch;
 mod system;
 mod table;
 mod tensor;

@@ -192,10 +192,21 @@ impl Draft {
 
     /// Adds a checked tensor.
     pub(super) fn add_tensor(&mut self, tensor: Tensor, updateable: bool) -> Result<TensorId, Error> {
-        validate::check_tensor(&tensor).and_then(|()| validate::check_scales(&tensor)).map_err(Error::TensorParam)?;
+        self.check_tensor(&tensor)?;
+        self.add_checked(tensor, updateable)
+    }
+
+    /// Whether a tensor can be added.
+    pub(super) fn check_tensor(&self, tensor: &Tensor) -> Result<(), Error> {
+        validate::check_tensor(tensor).and_then(|()| validate::check_scales(tensor)).map_err(Error::TensorParam)?;
         if self.names.contains_key(&tensor.name) {
-            return Err(Error::TensorExists { graph: self.ir.name.clone(), tensor: tensor.name });
+            return Err(Error::TensorExists { graph: self.ir.name.clone(), tensor: tensor.name.clone() });
         }
+        Ok(())
+    }
+
+    /// Adds a tensor that [`Draft::check_tensor`] took.
+    pub(super) fn add_checked(&mut self, tensor: Tensor, updateable: bool) -> Result<TensorId, Error> {
         let id = TensorId(self.ir.tensors.len() as u32);
         self.names.insert(tensor.name.clone(), id);
         self.ir.tensors.push(tensor);

@@ -1,7 +1,7 @@
 //! Packed weights in and out of context binaries: packed once when a graph is composed, mapped from then on.
 //!
-//! A binary holds both forms. The portable one stays untouched on disk as long as the packed one has a tag that this build
-//! knows and the length that its tensor needs; otherwise weights are packed again from it.
+//! A binary holds the packed form alone (those before format version 3: both, and what has an unknown tag or a wrong length is
+//! packed again from the portable one).
 
 use std::collections::HashSet;
 
@@ -101,6 +101,36 @@ mod tests {
             assert!(form.len() == 1 && inside.contains(&form[0].data.as_ptr()), "read where it lies");
             assert_eq!(run(&image.graphs[0], &shared), before);
             assert_eq!(run(&image.graphs[1], &shared), before);
+        }
+    }
+
+    #[test]
+    fn a_file_holds_packed_weights_once_and_loading_it_unpacks_nothing() {
+        for dtype in [Dtype::SFixed8, Dtype::SFixed4] {
+            let graphs = vec![layer(dtype, "a")];
+            let shared = Arc::default();
+            let before = run(&graphs[0], &shared);
+            let packed = collect(&graphs, &shared);
+            let form = packed[0].data.len();
+            let file = encode(&Image { graphs, packed }).expect("encodes");
+            assert_eq!(file.len(), crate::container::PAGE + form, "a page of metadata, and the form");
+
+            let image = decode(&Bytes::copy_from(&file), Verify::All).expect("decodes");
+            let shared = Arc::default();
+            provide(&image, &shared);
+            assert_eq!(run(&image.graphs[0], &shared), before);
+            let weights = image.graphs[0].tensors.iter().find(|t| t.name == "w").expect("it has weights");
+            let (Role::Static(values), Quant::Block { scales, .. }) = (&weights.role, &weights.quant) else {
+                panic!("{weights:?}")
+            };
+            assert!(!values.is_made() && !scales.bytes().is_made(), "{dtype:?}: made portable without need");
+
+            // Without the packed form's help the portable one is made of it, and packed again.
+            assert_eq!(run(&image.graphs[0], &Arc::default()), before);
+            assert!(values.is_made() && scales.bytes().is_made());
+            // And the file is written again as it was.
+            let packed = collect(&image.graphs, &shared);
+            assert_eq!(encode(&Image { graphs: image.graphs.clone(), packed }).expect("encodes"), file);
         }
     }
 

@@ -131,6 +131,31 @@ impl View<'_> {
     pub(super) unsafe fn to_ir(
         &self,
         default_name: &str,
+        keep: impl FnMut(&[u8]) -> Bytes,
+    ) -> Result<(Tensor, bool), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.to_ir_from(default_name, false, keep) }
+    }
+
+    /// As [`View::to_ir`], but static data stay where the client has them.
+    ///
+    /// # Safety
+    /// As for [`View::to_ir`], and for as long as the tensor refers to the data.
+    pub(super) unsafe fn to_ir_lent(
+        &self,
+        default_name: &str,
+        keep_scales: impl FnMut(&[u8]) -> Bytes,
+    ) -> Result<(Tensor, bool), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.to_ir_from(default_name, true, keep_scales) }
+    }
+
+    /// # Safety
+    /// As for [`View::to_ir`], with `lent` as for [`View::to_ir_lent`].
+    unsafe fn to_ir_from(
+        &self,
+        default_name: &str,
+        lent: bool,
         mut keep: impl FnMut(&[u8]) -> Bytes,
     ) -> Result<(Tensor, bool), Error> {
         // SAFETY: the caller's promise.
@@ -153,7 +178,12 @@ impl View<'_> {
                 let buffer = self.buffer(&mut mems)?;
                 // SAFETY: the caller's promise; a registered memory is held by `mems` until the end of this arm.
                 let data = unsafe { raw::slice(buffer.start.cast_const(), buffer.len, TENSOR, "clientBuf.data") }?;
-                (Role::Static(keep(data)), self.kind == q::QNN_TENSOR_TYPE_UPDATEABLE_STATIC)
+                let data = match lent && mems.is_empty() {
+                    // SAFETY: the caller's promise.
+                    true => unsafe { Bytes::from_client(data.as_ptr(), data.len()) },
+                    false => keep(data),
+                };
+                (Role::Static(data), self.kind == q::QNN_TENSOR_TYPE_UPDATEABLE_STATIC)
             }
             other => return Err(unsupported(format!("tensor type {other}"))),
         };

@@ -6,6 +6,7 @@ use crate::bytes::Bytes;
 use crate::ir::{BlockScales, Dtype, Node, Param, Quant, Role, SourceGraph, Tensor, TensorId};
 use crate::validate;
 
+use super::packed_only::Unpacked;
 use super::wire::Reader;
 use super::{BLOB_ALIGN, EAGER_BYTES, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE, Packed, Verify};
 
@@ -87,14 +88,16 @@ pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
         return Err(r.malformed(format!("expected {} graphs as the header says, found {n}", header.graphs)));
     }
     let mut graphs: Vec<SourceGraph> = Vec::new();
-    for _ in 0..n {
-        let graph = read_graph(&mut r, &data)?;
+    let mut forms = Forms { unpacked: Unpacked::default(), verify, graph: 0, found: Vec::new() };
+    for g in 0..n {
+        forms.graph = g;
+        let graph = read_graph(&mut r, &data, &mut forms)?;
         if graph.name.is_empty() || graphs.iter().any(|g| g.name == graph.name) {
             return Err(r.malformed(format!("expected graph names that differ, found `{}` again", graph.name)));
         }
         graphs.push(graph);
     }
-    let mut packed = Vec::new();
+    let mut packed = forms.found;
     for _ in 0..r.count(12)? {
         let (source, tag, form) = (r.u32()?, r.u32()?, r.u32()?);
         let of = find_static(&graphs, &data(&r, source)?);
@@ -103,7 +106,12 @@ pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
     }
     r.finish()?;
     for graph in &graphs {
-        let scales = |()| if verify { graph.tensors.iter().try_for_each(validate::check_scales) } else { Ok(()) };
+        // Scales that lie in packed forms were checked there.
+        let mut read = graph
+            .tensors
+            .iter()
+            .filter(|t| !matches!(&t.quant, Quant::Block { scales, .. } if !scales.bytes().is_made()));
+        let scales = |()| if verify { read.try_for_each(validate::check_scales) } else { Ok(()) };
         let checked = validate::check_graph(graph).and_then(scales);
         checked.map_err(|source| FormatError::Graph { graph: graph.name.clone(), source })?;
     }
@@ -112,8 +120,7 @@ pub fn decode(bytes: &Bytes, verify: Verify) -> Result<Image, FormatError> {
 
 fn find_static(graphs: &[SourceGraph], data: &Bytes) -> Option<(usize, TensorId)> {
     graphs.iter().enumerate().find_map(|(g, graph)| {
-        let same =
-            |t: &Tensor| matches!(&t.role, Role::Static(d) if d.as_ptr() == data.as_ptr() && d.len() == data.len());
+        let same = |t: &Tensor| matches!(&t.role, Role::Static(d) if d.id() == data.id() && d.len() == data.len());
         graph.tensors.iter().position(same).map(|t| (g, TensorId(t as u32)))
     })
 }
@@ -196,16 +203,58 @@ pub(super) fn read_tables<'a>(meta: &'a [u8], header: &Header) -> Result<(String
 
 type Data<'a> = dyn Fn(&Reader<'_>, u32) -> Result<Bytes, FormatError> + 'a;
 
-fn read_graph(r: &mut Reader<'_>, data: &Data<'_>) -> Result<SourceGraph, FormatError> {
+/// Tensors that are here in packed form alone.
+struct Forms {
+    unpacked: Unpacked,
+    /// Whether their scales are read now.
+    verify: bool,
+    /// The graph that is being read.
+    graph: usize,
+    /// Each form once.
+    found: Vec<Packed>,
+}
+
+impl Forms {
+    /// Reads what stands instead of a blob, and gives the tensor its values and scales.
+    fn read(
+        &mut self,
+        r: &mut Reader<'_>,
+        data: &Data<'_>,
+        index: usize,
+        tensor: &mut Tensor,
+    ) -> Result<(), FormatError> {
+        let form = r.u32()?;
+        let (form, tag) = (data(r, form)?, r.u32()?);
+        let halves = match r.u8()? {
+            v @ 0..=1 => v == 1,
+            v => return Err(r.malformed(format!("expected 0 or 1, found {v}"))),
+        };
+        let made = self.unpacked.of(&form, tag, halves, tensor, self.verify);
+        let wrong = |(expected, found)| {
+            r.malformed(format!("packed weights `{}`: expected {expected}, found {found}", tensor.name))
+        };
+        let (values, made_scales) = made.map_err(wrong)?;
+        if let Quant::Block { scales, .. } = &mut tensor.quant {
+            *scales = made_scales;
+        }
+        tensor.role = Role::Static(values);
+        if !self.found.iter().any(|known| known.data.id() == form.id()) {
+            self.found.push(Packed { of: (self.graph, TensorId(index as u32)), tag, data: form });
+        }
+        Ok(())
+    }
+}
+
+fn read_graph(r: &mut Reader<'_>, data: &Data<'_>, forms: &mut Forms) -> Result<SourceGraph, FormatError> {
     let name = r.text()?;
     let n = r.count(18)?;
-    let tensors = (0..n).map(|_| read_tensor(r, data)).collect::<Result<Vec<_>, _>>()?;
+    let tensors = (0..n).map(|i| read_tensor(r, data, forms, i)).collect::<Result<Vec<_>, _>>()?;
     let n = r.count(20)?;
     let nodes = (0..n).map(|_| read_node(r, tensors.len())).collect::<Result<Vec<_>, _>>()?;
     Ok(SourceGraph { name, tensors, nodes })
 }
 
-fn read_tensor(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Tensor, FormatError> {
+fn read_tensor(r: &mut Reader<'_>, data: &Data<'_>, forms: &mut Forms, index: usize) -> Result<Tensor, FormatError> {
     let name = r.text()?;
     let dims = r.u32s()?;
     let number = r.u32()?;
@@ -213,6 +262,11 @@ fn read_tensor(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Tensor, FormatErro
     let quant = read_quant(r, data)?;
     let data_format = r.u32()?;
     let role = match r.u8()? {
+        5 => {
+            let mut tensor = Tensor { name, dims, dtype, quant, data_format, role: Role::Native };
+            forms.read(r, data, index, &mut tensor)?;
+            return Ok(tensor);
+        }
         0 => Role::Input,
         1 => Role::Output,
         2 => Role::Native,
@@ -246,6 +300,8 @@ fn read_quant(r: &mut Reader<'_>, data: &Data<'_>) -> Result<Quant, FormatError>
             let scales = scales.ok_or_else(|| r.malformed("scales that are no whole number of f32"))?;
             Quant::Block { block_dims, scales, offsets: offsets(r)? }
         }
+        // The scales come with the role.
+        5 => Quant::Block { block_dims: r.u32s()?.into(), scales: [].into(), offsets: [].into() },
         other => return Err(r.malformed(format!("unknown encoding {other}"))),
     })
 }

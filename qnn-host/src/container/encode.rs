@@ -3,20 +3,25 @@
 //! ```text
 //! metadata = text build | n { u64 offset  u64 bytes  u64 xxh3 } blobs | n graph | n { u32 blob  u32 tag  u32 blob } packed
 //! graph    = text name | n tensor | n node
-//! tensor   = text name | n u32 dims | u32 dtype | quant | u32 format | u8 role | [u32 blob]
+//! tensor   = text name | n u32 dims | u32 dtype | quant | u32 format | u8 role | [u32 blob | u32 form  u32 tag  u8 halves]
 //! node     = text name | text op | n { text name  param } | n u32 inputs | n u32 outputs
 //! ```
-//! *Units*: offsets of blobs are bytes from the start of the weights section; packed forms are blobs too.
+//! *Units*: offsets of blobs are bytes from the start of the weights section; packed forms are blobs too. The list at the end
+//! has the forms of tensors that are here in portable form; a tensor of role 5 has its form instead of that.
 
 use std::collections::HashMap;
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::bytes::Bytes;
 use crate::ir::{Node, Param, Quant, Role, SourceGraph, Tensor};
 
+use super::packed_only::{Form, Forms};
 use super::wire::Writer;
 use super::{BLOB_ALIGN, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE};
+
+/// Bytes of weights that are copied at a time.
+const PART_BYTES: usize = 8 << 20;
 
 /// A context binary with all offsets assigned.
 #[derive(Debug)]
@@ -36,6 +41,11 @@ impl Plan {
     /// Writes the binary to the front of `to`, which must hold at least [`Plan::total_bytes`]; returns the bytes
     /// written, or `None` when `to` is too small.
     pub fn write(&self, to: &mut [u8]) -> Option<usize> {
+        self.write_in_parts(to, |_| ())
+    }
+
+    /// As [`Plan::write`]; `done` is shown each part of the binary when it is written, so that its pages may leave memory.
+    pub(crate) fn write_in_parts(&self, to: &mut [u8], mut done: impl FnMut(&[u8])) -> Option<usize> {
         let to = to.get_mut(..self.total)?;
         let (head, weights) = to.split_at_mut(self.weights_offset);
         head[..self.head.len()].copy_from_slice(&self.head);
@@ -44,7 +54,15 @@ impl Plan {
         for (offset, data) in &self.blobs {
             weights[end..*offset].fill(0);
             end = offset + data.len();
-            weights[*offset..end].copy_from_slice(data);
+            let parts = weights[*offset..end].chunks_mut(PART_BYTES).zip((0..data.len()).step_by(PART_BYTES));
+            for (to, from) in parts {
+                let part = from..from + to.len();
+                to.copy_from_slice(&data[part.clone()]);
+                if let Some(read) = data.slice(part) {
+                    read.forget_pages();
+                }
+                done(to);
+            }
         }
         weights[end..].fill(0);
         Some(self.total)
@@ -62,24 +80,37 @@ pub fn encode(image: &Image) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
+/// The hash of bytes of which a part is in memory at a time, where they lie in a file.
+fn hash_in_parts(data: &Bytes) -> u64 {
+    let mut hasher = Xxh3::new();
+    for from in (0..data.len()).step_by(PART_BYTES) {
+        let part = from..data.len().min(from + PART_BYTES);
+        hasher.update(&data[part.clone()]);
+        if let Some(read) = data.slice(part) {
+            read.forget_pages();
+        }
+    }
+    hasher.digest()
+}
+
 /// Blobs by content, in order of first use.
 #[derive(Default)]
 struct Blobs {
     list: Vec<(usize, Bytes)>,
     hashes: Vec<u64>,
     by_hash: HashMap<(u64, usize), Vec<u32>>,
-    /// Blobs by place: the store of a context already shares equal bytes, so most are found by address.
-    by_place: HashMap<(usize, usize), u32>,
+    /// Blobs by place: the store of a context already shares equal bytes, so most are found by it.
+    by_place: HashMap<((usize, usize), usize), u32>,
     end: usize,
 }
 
 impl Blobs {
     fn index(&mut self, data: &Bytes) -> u32 {
-        let place = (data.as_ptr().addr(), data.len());
+        let place = (data.id(), data.len());
         if let Some(&i) = self.by_place.get(&place) {
             return i;
         }
-        let hash = xxh3_64(data);
+        let hash = hash_in_parts(data);
         let twins = self.by_hash.entry((hash, data.len())).or_default();
         let found = twins.iter().copied().find(|&i| self.list[i as usize].1[..] == data[..]);
         let index = found.unwrap_or_else(|| {
@@ -91,6 +122,7 @@ impl Blobs {
             self.hashes.push(hash);
             i
         });
+        data.forget_pages();
         self.by_place.insert(place, index);
         index
     }
@@ -102,18 +134,25 @@ impl Blobs {
 /// More than the format can count.
 pub fn plan(image: &Image) -> Result<Plan, FormatError> {
     let mut blobs = Blobs::default();
+    let forms = Forms::of(&image.graphs, &image.packed);
     let mut graphs = Writer::default();
     graphs.len(image.graphs.len())?;
     for graph in &image.graphs {
-        write_graph(&mut graphs, graph, &mut blobs)?;
+        write_graph(&mut graphs, graph, &mut blobs, &forms)?;
     }
-    graphs.len(image.packed.len())?;
+    let mut beside = Vec::new();
     for packed in &image.packed {
         let (graph, tensor) = packed.of;
-        let source = image.graphs.get(graph).and_then(|g| g.tensors.get(tensor.0 as usize)).map(|t| &t.role);
-        let Some(Role::Static(data)) = source else {
+        let source = image.graphs.get(graph).and_then(|g| g.tensors.get(tensor.0 as usize));
+        let Some((tensor, Role::Static(data))) = source.map(|t| (t, &t.role)) else {
             return Err(FormatError::TooLarge { what: "a packed form of a tensor that is not static".to_owned() });
         };
+        if forms.find(tensor).is_none() {
+            beside.push((data, packed));
+        }
+    }
+    graphs.len(beside.len())?;
+    for (data, packed) in beside {
         let of = blobs.index(data);
         graphs.u32(of);
         graphs.u32(packed.tag);
@@ -150,11 +189,11 @@ pub fn plan(image: &Image) -> Result<Plan, FormatError> {
     Ok(Plan { head: head.bytes, weights_offset, blobs: blobs.list, total })
 }
 
-fn write_graph(w: &mut Writer, graph: &SourceGraph, blobs: &mut Blobs) -> Result<(), FormatError> {
+fn write_graph(w: &mut Writer, graph: &SourceGraph, blobs: &mut Blobs, forms: &Forms<'_>) -> Result<(), FormatError> {
     w.text(&graph.name)?;
     w.len(graph.tensors.len())?;
     for tensor in &graph.tensors {
-        write_tensor(w, tensor, blobs)?;
+        write_tensor(w, tensor, blobs, forms.find(tensor))?;
     }
     w.len(graph.nodes.len())?;
     for node in &graph.nodes {
@@ -163,7 +202,7 @@ fn write_graph(w: &mut Writer, graph: &SourceGraph, blobs: &mut Blobs) -> Result
     Ok(())
 }
 
-fn write_tensor(w: &mut Writer, tensor: &Tensor, blobs: &mut Blobs) -> Result<(), FormatError> {
+fn write_tensor(w: &mut Writer, tensor: &Tensor, blobs: &mut Blobs, form: Option<Form<'_>>) -> Result<(), FormatError> {
     w.text(&tensor.name)?;
     w.u32s(tensor.dims.iter().copied())?;
     w.u32(tensor.dtype as u32);
@@ -184,6 +223,11 @@ fn write_tensor(w: &mut Writer, tensor: &Tensor, blobs: &mut Blobs) -> Result<()
             w.u32(*bits);
             scale(w, scales, offsets)?;
         }
+        // Its scales are in the form.
+        Quant::Block { block_dims, .. } if form.is_some() => {
+            w.u8(5);
+            w.u32s(block_dims.iter().copied())?;
+        }
         Quant::Block { block_dims, scales, offsets } => {
             w.u8(4);
             w.u32s(block_dims.iter().copied())?;
@@ -192,6 +236,14 @@ fn write_tensor(w: &mut Writer, tensor: &Tensor, blobs: &mut Blobs) -> Result<()
         }
     }
     w.u32(tensor.data_format);
+    if let Some(form) = form {
+        w.u8(5);
+        let blob = blobs.index(form.data);
+        w.u32(blob);
+        w.u32(form.tag);
+        w.u8(u8::from(form.halves));
+        return Ok(());
+    }
     match &tensor.role {
         Role::Input => w.u8(0),
         Role::Output => w.u8(1),

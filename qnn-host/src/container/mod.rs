@@ -11,19 +11,21 @@
 //! end      file bytes
 //! ```
 //!
-//! Numbers are little-endian. A *blob* is the bytes of one static tensor in its portable form, as the client gave them;
-//! all graphs that hold the same bytes name the same blob. A *packed form* is a copy of a blob rearranged for some
-//! kernel: a reader that does not know its tag skips it, so the portable form is always there.
+//! Numbers are little-endian. A *blob* is the bytes of one static tensor, as the client gave them (its portable form);
+//! all graphs that hold the same bytes name the same blob. A *packed form* is those bytes rearranged for the product kernels.
+//! Where it keeps every value and scale (see [`kernels::unpack`](crate::kernels)), the file holds it alone: one layout serves every CPU,
+//! and whoever needs the portable form makes it of that when it is first read.
 //!
 //! Checks: header and metadata by checksum, always; every offset and length against the file; every graph by
 //! [`validate`](crate::validate). Weights carry a checksum each: `decode` verifies them up to [`EAGER_BYTES`] in all,
 //! above that only under [`Verify::All`] (`capi` passes it when it copies a binary and in `contextValidateBinary`), so that
 //! mapping a large file takes no time. Whoever maps one compares its weights later, piece by piece, with [`WeightSums`].
 //!
-//! A newer format version is refused by name; unknown packed forms are not an error.
+//! A newer format version is refused by name; an unknown packed form beside the portable one is not an error, alone it is.
 
 mod decode;
 mod encode;
+mod packed_only;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ use crate::ir::SourceGraph;
 
 pub use decode::{Summary, decode, is_ours, summary};
 pub use encode::{Plan, encode, plan};
+pub(crate) use packed_only::portable_of;
 pub use sums::{SumsError, WeightSums};
 
 /// First bytes of a file: not text, and broken by transfers that mangle line ends.
@@ -44,8 +47,9 @@ pub const MAGIC: [u8; 8] = *b"\x89OGHOST\n";
 
 /// The format this code writes, and the newest it reads.
 ///
+/// 3: weights that have a packed form are in the file in that form alone; 2 held both, and is still read.
 /// 2: scales of blocks are blobs (1 wrote them into the metadata, and is still read).
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Size of the header, in bytes.
 pub const HEADER_BYTES: usize = 128;

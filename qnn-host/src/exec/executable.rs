@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Profile;
 use super::schedule::{self, ScheduledStep};
+use crate::bytes::Bytes;
 use crate::graph::ExecError;
 use crate::graph::typed::{Node, Port, Source, TypedGraph};
 use crate::kernels::Isa;
@@ -23,6 +24,8 @@ pub struct Executable {
     /// Bytes of arena for values; scratch follows.
     value_bytes: usize,
     isa: Isa,
+    /// Weights are in a mapped file, and leave memory when they were read.
+    lets_weights_go: bool,
 }
 
 impl Executable {
@@ -32,7 +35,8 @@ impl Executable {
         let updates = if fast { updates(&net) } else { Vec::new() };
         let TypedGraph { name, inputs, outputs, .. } = net;
         let (steps, value_bytes) = (built.steps, built.value_bytes);
-        let executable = Self { steps, inputs, outputs, updates, value_bytes, isa: Isa::detect() };
+        let executable =
+            Self { steps, inputs, outputs, updates, value_bytes, isa: Isa::detect(), lets_weights_go: false };
         let bytes = executable.arena_bytes(1);
         match Vec::<u8>::new().try_reserve_exact(bytes) {
             Ok(()) => Ok(executable),
@@ -40,6 +44,20 @@ impl Executable {
                 graph: name,
                 what: format!("a run needs {} kB of memory, the system gives none", bytes.div_ceil(1000)),
             }),
+        }
+    }
+
+    /// Has weights leave memory when they were read, if `on`: they must lie in shared, read-only mappings of files.
+    pub(crate) fn letting_weights_go(self, on: bool) -> Self {
+        Self { lets_weights_go: on, ..self }
+    }
+
+    /// Lets the weights of some steps go.
+    fn let_go(&self, steps: &[ScheduledStep]) {
+        if self.lets_weights_go {
+            // SAFETY: the client has promised that its memory is such a mapping (`HOST_CONTEXT_OPTION_MAPPED`).
+            let mut forget = |bytes: &Bytes| unsafe { bytes.forget_client_pages() };
+            steps.iter().for_each(|scheduled| scheduled.step.weights(&mut forget));
         }
     }
 
@@ -96,6 +114,8 @@ impl Executable {
             profile.is_some().then(|| self.steps.iter().map(|_| AtomicU64::new(0)).collect());
         let began = times.as_ref().map(|_| Instant::now());
         pool.run(&|worker| self.walk(&cx, worker, &failure, times.as_deref()));
+        let last = self.steps.last().map_or(0, |last| last.phase);
+        self.let_go(&self.steps[self.steps.partition_point(|scheduled| scheduled.phase < last)..]);
         if let (Some(began), Some([first @ .., last])) = (began, times.as_deref()) {
             // The last step ends when all threads are done, as the last of every phase does.
             let before: u64 = first.iter().map(|time| time.load(Ordering::Relaxed)).sum();
@@ -128,6 +148,7 @@ impl Executable {
     fn walk(&self, cx: &RunContext<'_>, worker: Worker<'_>, failure: &Failure, times: Option<&[AtomicU64]>) {
         let times = times.filter(|_| worker.index() == 0);
         let mut since = times.map(|_| Instant::now());
+        let mut phase_began = 0;
         for (index, scheduled) in self.steps.iter().enumerate() {
             if let Err(fault) = scheduled.step.run(cx, worker) {
                 failure.report(scheduled, index, fault);
@@ -139,6 +160,10 @@ impl Executable {
                 if failure.phase.load(Ordering::Acquire) <= scheduled.phase {
                     return;
                 }
+                if worker.index() == 0 {
+                    self.let_go(&self.steps[phase_began..=index]);
+                }
+                phase_began = index + 1;
             }
             if let (Some(times), Some(since)) = (times, &mut since) {
                 let now = Instant::now();

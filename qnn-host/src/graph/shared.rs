@@ -25,9 +25,9 @@ pub struct SharedConstants {
     made: Mutex<HashMap<Key, Vec<Entry>>>,
 }
 
-/// Address, shape, and what was made.
-type Key = (usize, Vec<usize>, Derived);
-/// The source, kept so that its address goes on naming it, and what was made of it.
+/// Place, shape, and what was made.
+type Key = ((usize, usize), Vec<usize>, Derived);
+/// The source, kept so that its place goes on naming it, and what was made of it.
 type Entry = (Constant, Bytes);
 
 impl SharedConstants {
@@ -57,7 +57,7 @@ impl SharedConstants {
 }
 
 fn key(source: &Constant, shape: &[usize], what: Derived) -> Key {
-    (source.bytes.as_ptr().addr(), shape.to_vec(), what)
+    (source.bytes.id(), shape.to_vec(), what)
 }
 
 fn is_same(a: &Constant, b: &Constant) -> bool {

@@ -9,22 +9,29 @@ use super::simd::Simd;
 const EXP_MIN: f32 = -87.336_54;
 /// Above this, `exp` stays: the power of two still fits in an exponent.
 const EXP_MAX: f32 = 88.375;
+/// Up to this, a number's own digits say more than the error of [`exp_parts`].
+pub(crate) const PARTS_MAX: f32 = 4e6;
 
 /// `e^x`.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(s: S, x: S::V) -> S::V {
+    let (e, n) = exp_parts(s, s.min(s.splat(EXP_MAX), s.max(s.splat(EXP_MIN), x)));
+    s.zero_below(s.scale(e, n), x, s.splat(EXP_MIN))
+}
+
+/// `e^x = e * 2^n`, `n` whole and `e` about 0.7 to 1.4, for `|x|` up to [`PARTS_MAX`].
+#[inline(always)]
+pub(crate) fn exp_parts<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
     // x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, so that n * high is exact.
-    let held = s.min(s.splat(EXP_MAX), s.max(s.splat(EXP_MIN), x));
-    let n = s.round(s.mul(held, s.splat(std::f32::consts::LOG2_E)));
-    let r = s.fma(n, s.splat(-355.0 / 512.0), held);
+    let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
+    let r = s.fma(n, s.splat(-355.0 / 512.0), x);
     let r = s.fma(n, s.splat(2.121_944_4e-4), r);
     // e^r = 1 + r + r^2 p(r); p by a weighted least-squares fit in double, relative error 5e-9 before rounding.
     let mut p = s.splat(0.001_394_613_8);
     for c in [0.008_369_109, 0.041_666_27, 0.166_665_17, 0.5] {
         p = s.fma(p, r, s.splat(c));
     }
-    let e = s.add(s.fma(p, s.mul(r, r), r), s.splat(1.0));
-    s.zero_below(s.scale(e, n), x, s.splat(EXP_MIN))
+    (s.add(s.fma(p, s.mul(r, r), r), s.splat(1.0)), n)
 }
 
 /// `1 / (1 + e^-x)`.

@@ -33,6 +33,7 @@ mod simd;
 mod softmax;
 #[cfg(test)]
 mod testing;
+pub(crate) mod unpack;
 
 pub use float::{Float, Floats, FloatsMut};
 pub use isa::Isa;

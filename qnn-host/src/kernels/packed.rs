@@ -25,8 +25,7 @@ use std::fmt;
 use half::f16;
 
 use super::q6_k::{self, Unfit};
-pub(crate) use super::simd::dot::BLOCK;
-use super::simd::dot::GROUP;
+pub(crate) use super::simd::dot::{BLOCK, GROUP};
 
 /// Columns of a stretch.
 pub(super) const STRETCH: usize = 2 * BLOCK;
@@ -125,13 +124,13 @@ impl Packing {
     }
 
     /// Where block `block` of the group that begins at 0 begins.
-    fn block_at(self, block: usize) -> usize {
+    pub(super) fn block_at(self, block: usize) -> usize {
         let in_stretch = self.stretch_header() + block % 2 * self.block_bytes();
         self.group_header() + block / 2 * self.stretch_bytes() + in_stretch
     }
 
     /// Where the scale of row `row` of the group for `block` is, and whether it is an f16.
-    fn scale_at(self, row: usize, block: usize) -> usize {
+    pub(super) fn scale_at(self, row: usize, block: usize) -> usize {
         match self.scales {
             Scales::Row => 4 * row,
             Scales::Block => block / 2 * self.stretch_bytes() + 2 * (block % 2 * GROUP + row),
@@ -139,7 +138,7 @@ impl Packing {
     }
 
     /// Byte and shift of column `col` of row `row` inside its block.
-    fn value_at(self, row: usize, col: usize) -> (usize, u32) {
+    pub(super) fn value_at(self, row: usize, col: usize) -> (usize, u32) {
         let (quad, lane) = (col % BLOCK / 4, 4 * row + col % 4);
         match self.bits {
             Bits::Eight => (quad * 4 * GROUP + lane, 0),
@@ -208,6 +207,12 @@ impl<'a> Packed<'a> {
         self.data[group * self.group_bytes()..].as_ptr()
     }
 
+    /// The bytes of the group that row `row` is in.
+    pub(super) fn group_of(&self, row: usize) -> &'a [u8] {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        &self.data[row / GROUP * self.group_bytes()..][..self.group_bytes()]
+    }
+
     /// Bytes from group to group.
     pub(super) fn group_bytes(&self) -> usize {
         group_bytes(self.packing, self.cols)
@@ -218,8 +223,8 @@ impl<'a> Packed<'a> {
     /// # Panics
     /// When there is no such row or `to` has not `cols` numbers.
     pub fn row(&self, row: usize, to: &mut [f32]) {
-        assert!(row < self.rows && to.len() == self.cols, "row {row} of {} into {} numbers", self.rows, to.len());
-        let group = &self.data[row / GROUP * self.group_bytes()..][..self.group_bytes()];
+        assert!(to.len() == self.cols, "row {row} of {} columns into {} numbers", self.cols, to.len());
+        let group = self.group_of(row);
         let (packing, row) = (self.packing, row % GROUP);
         if packing.bits == Bits::Six {
             let stretches = group.chunks_exact(packing.stretch_bytes());

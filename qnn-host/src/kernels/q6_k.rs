@@ -82,6 +82,25 @@ pub(super) fn read(stretch: &[u8], row: usize, to: &mut [f32]) {
     }
 }
 
+/// The quantised values of up to 256 columns of row `row` of a group.
+pub(super) fn values_of(stretch: &[u8], row: usize, to: &mut [i8]) {
+    for (i, to) in to.iter_mut().enumerate() {
+        let block = &stretch[BLOCKS_AT + i / BLOCK * BLOCK_BYTES..];
+        let ((low, low_shift), (high, high_shift)) = value_at(row, i % BLOCK);
+        let unsigned = block[low] >> low_shift & 15 | (block[high] >> high_shift & 3) << 4;
+        *to = unsigned.cast_signed() - 32;
+    }
+}
+
+/// The scale of each 16 columns of row `row` of a group.
+pub(super) fn scales_of(stretch: &[u8], row: usize, to: &mut [f32]) {
+    let at = 4 * row;
+    let scale = f32::from_le_bytes([stretch[at], stretch[at + 1], stretch[at + 2], stretch[at + 3]]);
+    for (sub, to) in to.iter_mut().enumerate() {
+        *to = f32::from(stretch[STEPS_AT + sub * GROUP + row].cast_signed()) * scale;
+    }
+}
+
 /// A number and up to sixteen whole ones whose products, as f32, are exactly `scales`, if they exist.
 pub(crate) fn factors(scales: &[f32]) -> Option<(f32, [i8; STRETCH / SUB])> {
     let mut steps = [0; STRETCH / SUB];

@@ -61,11 +61,6 @@ impl<'a> RowMat<'a> {
         self.bytes.as_ptr().cast()
     }
 
-    /// Address of the first byte.
-    pub(crate) fn ptr_bytes(&self) -> *const u8 {
-        self.bytes.as_ptr()
-    }
-
     /// Rows `range`.
     ///
     /// # Panics

@@ -12,7 +12,7 @@ use crate::kernels::attention as kernel;
 use crate::kernels::{Floats, Isa};
 use crate::pool::Worker;
 use crate::step::{Dst, Fault, RunContext, Src, Step};
-use crate::storage::QuantGrid;
+use crate::storage::{QuantGrid, Rounding};
 
 /// A column whose mask is this or less is hidden.
 ///
@@ -27,8 +27,15 @@ pub(super) fn step(b: &StepBuilder<'_>, node: &Node, op: AttentionOp) -> Result<
     let q = next()?.src;
     let past = if op.past > 0 { Some([next()?, next()?]) } else { None };
     let new = [next()?.src, next()?.src];
+    let past_grids = past.as_ref().map_or([None; 2], |tables| tables.each_ref().map(|table| table.grid));
+    let first = if op.past > 0 { 3 } else { 1 };
+    let mut grids = [None; 2];
+    for ((grid, past), i) in grids.iter_mut().zip(past_grids).zip(first..) {
+        let rounding = b.graph.value(b.graph.root(b.input(node, i)?)).rounding;
+        *grid = past.filter(|&past| rounding == Rounding::Quantised(past));
+    }
     let mask = if op.mask { Some(next()?.src) } else { None };
-    Ok(Box::new(Attention { op, q, past, new, mask, dst: b.dst(b.output(node)?) }))
+    Ok(Box::new(Attention { op, q, past, new, grids, mask, dst: b.dst(b.output(node)?) }))
 }
 
 /// Operands as [`AttentionOp`] lists them.
@@ -38,6 +45,8 @@ struct Attention {
     /// 8-bit quantised values are read in place by the vector kernel only.
     past: Option<[Table; 2]>,
     new: [Src; 2],
+    /// That of the past, where the new ones were rounded to it.
+    grids: [Option<QuantGrid>; 2],
     mask: Option<Src>,
     dst: Dst,
 }
@@ -69,7 +78,11 @@ impl Attention {
     fn fast(&self, cx: &RunContext<'_>, worker: Worker<'_>) {
         let AttentionOp { kv_heads, group, rows, head_dim, past, new, scale, .. } = self.op;
         let heads = kv_heads * group;
-        let [keys, values] = self.new.each_ref().map(|src| cx.floats(src).into());
+        let of_new = |i: usize| match self.grids[i] {
+            None => cx.floats(&self.new[i]).into(),
+            Some(grid) => kernel::Rows::Grid(kernel::GridRows { numbers: cx.read(&self.new[i]), scale: grid.scale }),
+        };
+        let (keys, values) = (of_new(0), of_new(1));
         let new = kernel::Span { keys, values, len: new };
         let mut both = [new; 2];
         if let Some(tables) = &self.past {

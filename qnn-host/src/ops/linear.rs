@@ -15,7 +15,7 @@ use crate::kernels::linear::{self, Gate, Residual};
 use crate::kernels::packed::Packing;
 use crate::kernels::{Isa, Mat, Packed, SharedMut};
 use crate::pool::{Worker, share};
-use crate::step::{Dst, Fault, Lane32, RunContext, Src, Step};
+use crate::step::{Dst, Fault, Lane32, Place, RunContext, Src, Step};
 use crate::storage::Storage;
 
 /// Adds a layer with weights `[n, k]` that are constant, or will be once constants are folded.
@@ -152,6 +152,18 @@ pub(crate) struct Linear {
 }
 
 impl Layer {
+    /// Shows its constant weights, and those of its gate.
+    pub(super) fn each_weight(&self, each: &mut dyn FnMut(&Bytes)) {
+        for weights in std::iter::once(&self.weights).chain(&self.gate) {
+            match weights {
+                Weights::Floats(Src { place: Place::Const(bytes), .. }) => each(bytes),
+                Weights::Floats(_) => {}
+                Weights::Packed(bytes, _) | Weights::Bytes { bytes, .. } => each(bytes),
+                Weights::Quantised(rows) => each(&rows.bytes),
+            }
+        }
+    }
+
     /// Whether the vector kernels take its weights.
     pub(crate) fn has_kernel(&self) -> bool {
         let has_kernel = |w: &Weights| !matches!(w, Weights::Quantised(_));
@@ -184,6 +196,10 @@ impl Step for Linear {
         // keeps outputs apart from each other, from what is read and from the scratch.
         unsafe { linear::linear(worker, cx.isa, x, self.m, layers, cx.scratch()) };
         Ok(())
+    }
+
+    fn weights(&self, each: &mut dyn FnMut(&Bytes)) {
+        self.layers.iter().for_each(|(layer, _)| layer.each_weight(each));
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {

@@ -4,6 +4,7 @@
 //! scratch and converted.
 
 use super::linear::{Layer, layer, lend};
+use crate::bytes::Bytes;
 use crate::graph::ExecError;
 use crate::graph::codec::encode;
 use crate::graph::op::Op;
@@ -74,6 +75,10 @@ impl Step for LinearStore {
             worker.barrier();
         }
         Ok(())
+    }
+
+    fn weights(&self, each: &mut dyn FnMut(&Bytes)) {
+        self.layer.each_weight(each);
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {

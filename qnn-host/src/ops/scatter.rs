@@ -1,6 +1,7 @@
 //! `ScatterNd` and `ScatterElements`: updates at places that an index tensor names, over a copy of the data.
 //!
-//! A place outside of the data is an error of the run, never a write.
+//! A place beyond the data's end is not written, as on Qualcomm's HTP: libGenie lets a step's padding lie behind the slots of a cache group. A
+//! negative one is an error of the run.
 
 use super::gather_elements::along_axis;
 use super::gather_nd::slice_at;
@@ -156,14 +157,16 @@ impl Step for Scatter {
         match &self.places {
             Places::Elements { shape, index_shape, axis } => {
                 for (i, &update) in updates.iter().enumerate() {
-                    let at = along_axis(shape, index_shape, *axis, i, index)?;
-                    out[at] = self.meet(out[at], update);
+                    if let Some(at) = within(along_axis(shape, index_shape, *axis, i, index))? {
+                        out[at] = self.meet(out[at], update);
+                    }
                 }
             }
             Places::Slices { limits, inner } => {
                 let depth = limits.len();
                 for (i, update) in updates.chunks_exact((*inner).max(1)).enumerate() {
-                    let at = slice_at(&index[i * depth..(i + 1) * depth], limits)? * inner;
+                    let Some(at) = within(slice_at(&index[i * depth..(i + 1) * depth], limits))? else { continue };
+                    let at = at * inner;
                     for (out, &update) in out[at..at + inner].iter_mut().zip(update) {
                         *out = self.meet(*out, update);
                     }
@@ -171,6 +174,15 @@ impl Step for Scatter {
             }
         }
         Ok(())
+    }
+}
+
+/// A place, or `None` for one beyond the end.
+pub(super) fn within(place: Result<usize, Fault>) -> Result<Option<usize>, Fault> {
+    match place {
+        Ok(at) => Ok(Some(at)),
+        Err(Fault::Index { index, .. }) if index >= 0 => Ok(None),
+        Err(fault) => Err(fault),
     }
 }
 

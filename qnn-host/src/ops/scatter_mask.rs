@@ -2,6 +2,7 @@
 
 use super::gather::place;
 use super::prelude::*;
+use super::scatter::within;
 
 pub(super) fn step(b: &StepBuilder<'_>, node: &Node, past: usize, new: usize) -> Result<Box<dyn Step>, ExecError> {
     let (mask, columns) = (b.src(b.input(node, 0)?), b.src(b.input(node, 1)?));
@@ -12,7 +13,7 @@ pub(super) fn step(b: &StepBuilder<'_>, node: &Node, past: usize, new: usize) ->
 const REPLACED: f32 = -1e30;
 
 /// `mask [rows, past], columns [new]` -> `[rows, past + new]`: replaced columns of the past are hidden, new ones have the mask
-/// of the column they take. Of several that take the same column the last counts.
+/// of the column they take. Of several that take the same column the last counts, and one beyond the past is seen by none.
 struct ScatterMask {
     mask: Src,
     columns: Src,
@@ -31,12 +32,14 @@ impl Fill for ScatterMask {
             let (past, new) = out.split_at_mut(self.past);
             crate::kernels::convert::widen(cx.isa, mask.slice(row * self.past..(row + 1) * self.past), past);
             for (j, new) in new.iter_mut().enumerate() {
-                let column = place(columns[j], self.past)?;
+                let column = within(place(columns[j], self.past))?;
                 let replaced = !ascending && columns[j + 1..].contains(&columns[j]);
-                *new = if replaced { REPLACED } else { past[column] };
+                *new = column.filter(|_| !replaced).map_or(REPLACED, |column| past[column]);
             }
             for &column in columns {
-                past[place(column, self.past)?] = REPLACED;
+                if let Some(column) = within(place(column, self.past))? {
+                    past[column] = REPLACED;
+                }
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use crate::graph::op::Op;
 use crate::graph::shared::{Derived, SharedConstants};
 use crate::graph::typed::{Constant, Source, TypedGraph, Value};
 use crate::ir::{BlockScales, Dtype, Quant};
-use crate::kernels::packed::{BLOCK, Bits, Packer, Packing, Scales};
+use crate::kernels::packed::{BLOCK, Bits, GROUP, Packer, Packing, Scales};
 use crate::kernels::q6_k::{STRETCH, SUB, factors};
 use half::f16;
 
@@ -83,21 +83,50 @@ fn fits_six(constant: &Constant, scales: &BlockScales, offsets: &[i32], cols: us
 
 /// Packs constants that [`packing_of`] chose a packing for.
 fn packed_bytes(constant: &Constant, packing: Packing, rows: usize, cols: usize) -> Bytes {
-    let Quant::Block { scales, .. } = &constant.quant else { return Bytes::copy_from(&[]) };
+    let len = packing.size_bytes(rows, cols).expect("larger than its source, which is in memory, by an eighth at most");
+    Bytes::filled(len, |bytes| {
+        let mut at = 0;
+        let put = |part: &[u8]| {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+            Ok::<_, std::convert::Infallible>(())
+        };
+        let Ok(()) = pack_rows(constant, packing, rows, cols, put);
+    })
+}
+
+/// Rows that are packed at a time: whole groups.
+const STRIP: usize = 16 * GROUP;
+
+/// Packs constants that [`packing_of`] chose a packing for, and passes the bytes on in their order.
+///
+/// # Errors
+/// Those of `put`.
+pub(crate) fn pack_rows<E>(
+    constant: &Constant,
+    packing: Packing,
+    rows: usize,
+    cols: usize,
+    mut put: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let Quant::Block { scales, .. } = &constant.quant else { return Ok(()) };
     let per_row = scales.len() / rows.max(1);
     let wanted = packing.scales_of_row(cols);
     let repeat = wanted / per_row.max(1);
-    let len = packing.size_bytes(rows, cols).expect("larger than its source, which is in memory, by an eighth at most");
     let halves = constant.bytes.len() < rows * cols;
-    let (mut quantised, mut wide) = (vec![0; cols], vec![0.0; wanted]);
-    Bytes::filled(len, |bytes| {
-        let mut packer = Packer::new(bytes, packing, rows, cols);
-        for row in 0..rows {
+    let (mut quantised, mut wide, mut strip) = (vec![0; cols], vec![0.0; wanted], Vec::new());
+    for first in (0..rows).step_by(STRIP) {
+        let count = STRIP.min(rows - first);
+        strip.resize(packing.size_bytes(count, cols).expect("a part of what is in memory"), 0);
+        let mut packer = Packer::new(&mut strip, packing, count, cols);
+        for row in first..first + count {
             read_row(constant, halves, row * cols, &mut quantised);
             spread(scales, row * per_row, repeat, &mut wide);
-            packer.row(row, &quantised, &wide).expect("values and scales that `packing_of` saw");
+            packer.row(row - first, &quantised, &wide).expect("values and scales that `packing_of` saw");
         }
-    })
+        put(&strip)?;
+    }
+    Ok(())
 }
 
 /// Quantised values from element `first` on; those of 4 bits may lie two per byte, the earlier in the lower half.

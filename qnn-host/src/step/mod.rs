@@ -8,6 +8,7 @@ pub use arena::Arena;
 pub(crate) use client_buffer::ClientBuffer;
 pub(crate) use run_context::{Dst, Lane32, Place, RunContext, Src};
 
+use crate::bytes::Bytes;
 use crate::pool::{Worker, share};
 use crate::storage::Rounding;
 
@@ -24,6 +25,9 @@ pub(crate) enum Fault {
 pub(crate) trait Step: Send + Sync {
     /// Does this thread's share.
     fn run(&self, cx: &RunContext<'_>, worker: Worker<'_>) -> Result<(), Fault>;
+
+    /// Shows the constants that it reads whole.
+    fn weights(&self, _each: &mut dyn FnMut(&Bytes)) {}
 
     /// Bytes of [`RunContext::scratch`] that it needs.
     fn scratch_bytes(&self, _threads: usize) -> usize {

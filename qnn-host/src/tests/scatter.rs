@@ -100,8 +100,10 @@ fn check(s: Shape, room: u32, seed: u64) {
         assert!(!labels.contains(&gone), "{gone} is gone: {labels:?}");
     }
     let (n, n_past) = (s.n, seed as u32 % (room + 1));
-    compare(&b.graph, &inputs(&b, s, n_past, 0, seed), 1e-5);
-    compare(&b.graph, &inputs(&b, s, n_past, n / 2, seed), 1e-4);
+    // Of narrow heads all numbers of an output may be sums that nearly cancel out, and half floats have 11 bits.
+    let loose = if s.dtype == Dtype::F16 { 10.0 } else { 1.0 };
+    compare(&b.graph, &inputs(&b, s, n_past, 0, seed), loose * 1e-5);
+    compare(&b.graph, &inputs(&b, s, n_past, n / 2, seed), loose * 1e-4);
 }
 
 proptest! {
@@ -126,15 +128,25 @@ fn columns_repeated_along_one_axis_only() {
 }
 
 #[test]
-fn an_index_beyond_the_cache_is_an_error() {
+fn padding_beyond_the_cache_is_not_written_and_a_negative_index_is_an_error() {
     let s = Shape { kv: 1, group: 1, n: 4, cl: 10, hd: 4, dtype: Dtype::F32, layers: 1, nd: false };
     let b = graph(s);
+    let mut bytes = inputs(&b, s, 6, 0, 1);
+    bytes[0] = 8i32.to_ne_bytes().to_vec();
+    let runs = [true, false].map(|fuse| run(&b.graph, fuse, 2, &bytes).expect("two of four columns fit"));
+    assert_eq!(runs[0].len(), runs[1].len());
+    for (fused, plain) in runs[0].iter().zip(&runs[1]) {
+        let floats =
+            |bytes: &[u8]| bytes.chunks_exact(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect::<Vec<_>>();
+        let (fused, plain) = (floats(fused), floats(plain));
+        let rows = fused.len() / 4 * 2;
+        // The two columns behind the cache see other things in each form; no one reads their rows.
+        assert!(fused[..rows].iter().zip(&plain[..rows]).all(|(a, b)| (a - b).abs() < 1e-5), "{fused:?} {plain:?}");
+    }
     for (fuse, node) in [(true, "MatMul_10"), (false, "ScatterElements_3")] {
-        let mut bytes = inputs(&b, s, 6, 0, 1);
-        assert!(run(&b.graph, fuse, 2, &bytes).is_ok());
-        bytes[0] = 7i32.to_ne_bytes().to_vec();
+        bytes[0] = (-1i32).to_ne_bytes().to_vec();
         let error = run(&b.graph, fuse, 2, &bytes).expect_err("must fail").to_string();
-        assert_eq!(error, format!("node `{node}`: index 10 is out of range 0..10"));
+        assert_eq!(error, format!("node `{node}`: index -1 is out of range 0..10"));
     }
 }
 

@@ -1,5 +1,7 @@
 //! The rows of a tick as a step of the model, and what becomes of a step that fails.
 
+use std::time::Instant;
+
 use dialog::StopReason;
 use engine::EngineError;
 use kvmanager::plan::serve::{Phase, TickRows};
@@ -90,8 +92,12 @@ impl Scheduler {
     }
 
     fn apply(&mut self, rows: Vec<StepRows>, now_us: u64, failed: &mut Vec<(RequestId, ServeError)>) {
+        let now = Instant::now();
         for row in rows {
             let request = &mut self.active[row.at];
+            if request.n_generated() > 0 {
+                request.first_token_at.get_or_insert(now);
+            }
             let Some(model) = self.model.sequences() else { return };
             let had = request.reply.history().len();
             let was_prompt = request.n_done < request.reply.n_prompt();
@@ -134,9 +140,8 @@ impl Scheduler {
             let stop = request.reply.stop().cloned().or(prefilled.then_some(StopReason::Prefilled));
             if let Some(stop) = stop {
                 self.end(at, stop);
-            } else if let Some((tokens, text)) = request.reply.piece() {
-                let id = request.id;
-                self.events.push(Event::Piece { id, tokens, text });
+            } else if let Some(piece) = request.reply.piece() {
+                self.events.push(Event::Piece { id: request.id, piece });
             }
         }
     }

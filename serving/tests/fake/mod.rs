@@ -1,8 +1,11 @@
 //! A model whose logits say everything about the tokens before: a row that is missing, doubled or another request's changes the
 //! reply. It counts rows, refuses more than there are, and fails at poisoned tokens.
 
+#![allow(dead_code)] // each test file uses a part of it
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use dialog::config::ContextSettings;
 use dialog::{RequestBase, RequestSettings, SamplerSettings, Tokenizer};
@@ -254,12 +257,18 @@ impl SequenceModel for Fake {
     }
 }
 
-/// Words `a` to `x`, one word, one token.
+/// Letters `a` to `x`, each a token. Those of one context share what grammars need of the vocabulary.
 pub fn base(context: usize) -> RequestBase {
+    static MADE: OnceLock<RequestBase> = OnceLock::new();
+    let made = MADE.get_or_init(|| make_base(context));
+    if made.context_size() == context { made.clone() } else { make_base(context) }
+}
+
+fn make_base(context: usize) -> RequestBase {
     let vocab: Vec<String> = (0..VOCAB).map(|i| format!("\"{}\": {i}", char::from(b'a' + i as u8))).collect();
     let json = format!(
         "{{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {{\"type\": \"Whitespace\"}}, \
-         \"post_processor\": null, \"decoder\": null, \"truncation\": null, \"padding\": null, \"model\": {{\"type\": \
+         \"post_processor\": null, \"decoder\": {{\"type\": \"Fuse\"}}, \"truncation\": null, \"padding\": null, \"model\": {{\"type\": \
          \"WordLevel\", \"vocab\": {{{}}}, \"unk_token\": \"a\"}}}}",
         vocab.join(", ")
     );

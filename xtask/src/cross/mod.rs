@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::elf;
 use crate::workspace::sh;
 use toolchain::{StdFrom, Toolchain};
 
@@ -57,7 +56,7 @@ pub fn build(args: &BuildArgs) -> Result<()> {
     let toolchain = Toolchain::prepare(&args.target.target, args.target.std)?;
     for path in compile(&toolchain, &args.target.target, args.release, &args.package)? {
         let bytes = fs::metadata(&path)?.len();
-        println!("{} {:.1} MB, {}", path.display(), bytes as f64 / 1e6, elf::Head::read(&path)?.machine);
+        println!("{} {:.1} MB, {}", path.display(), bytes as f64 / 1e6, args.target.target);
     }
     Ok(())
 }

@@ -96,6 +96,26 @@ pub fn host_target() -> Result<String> {
     Ok(host.context("`rustc -vV` names no host")?.to_owned())
 }
 
+/// Whether everything to build for a target is there without installing anything; what is missing, in words.
+pub fn is_at_hand(target: &str) -> Result<(), String> {
+    let host = host_target().map_err(|error| error.to_string())?;
+    if target == host {
+        return Ok(());
+    }
+    if target != AARCH64 {
+        return Err(format!("this machine is {host}, and a compiler for it is known for `{AARCH64}` alone"));
+    }
+    if debian::on_path("aarch64-linux-gnu-gcc").is_none() {
+        return Err("no `aarch64-linux-gnu-gcc` is on the path; Debian has it as `gcc-aarch64-linux-gnu`".to_owned());
+    }
+    let out = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();
+    let folder = out.map_err(|error| format!("cannot start `rustc`: {error}"))?.stdout;
+    if Path::new(String::from_utf8_lossy(&folder).trim()).is_dir() {
+        return Ok(());
+    }
+    Err(format!("the standard library is missing; `rustup target add {target}` fetches it"))
+}
+
 /// Whether the toolchain in use has the target's standard library, or rustup can fetch it: one try.
 fn rustup_has(target: &str, std: StdFrom) -> Result<bool> {
     let out = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();

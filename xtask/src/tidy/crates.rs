@@ -26,6 +26,8 @@ pub struct Crate {
 pub const CRATES: &[Crate] = &[
     library("genie-types", &[]),
     library("file-io", &[]),
+    library("explain", &[]),
+    library("trainer", &["file-io", "explain"]),
     library("chat-template", &[]),
     library("genie-bundle", &["genie-types", "file-io"]),
     library("genie-tokenizer", &["genie-types"]),
@@ -64,6 +66,7 @@ pub const CRATES: &[Crate] = &[
             "serving",
         ],
     ),
+    library("server", &["open-genie"]),
     program(
         "genie-cli",
         &[
@@ -79,6 +82,9 @@ pub const CRATES: &[Crate] = &[
             "compiler",
             "open-genie",
             "doctor",
+            "explain",
+            "server",
+            "trainer",
         ],
     ),
     library(
@@ -95,11 +101,11 @@ pub const CRATES: &[Crate] = &[
             "compiler",
         ],
     ),
-    // For the names of a bundle's files.
-    program("xtask", &["genie-bundle"]),
+    program("xtask", &[]),
     library(
         "conformance",
         &[
+            "chat-template",
             "genie-types",
             "genie-bundle",
             "qnn-api",

@@ -182,12 +182,12 @@ fn contradictions_are_refused() {
             "unsupported `rope_scaling.rope_type` in `config.json`: found dynamic, this compiler needs default, linear, llama3, yarn or longrope",
         ),
         (
-            json!({ "rope_scaling": { "type": "default", "factor": 2.0 } }),
-            "unknown key `rope_scaling.factor` in `config.json`, found 2.0: it may change what the model computes",
-        ),
-        (
             json!({ "rope_parameters": { "full_attention": { "rope_type": "default" } } }),
             "`config.json` has no `rope_parameters.rope_type`: expected default, linear, llama3, yarn or longrope",
+        ),
+        (
+            json!({ "rope_scaling": { "type": "default", "factor": 2.0 } }),
+            "unknown key `rope_scaling.factor` in `config.json`, found 2.0: it may change what the model computes",
         ),
         (
             plus("beta_fast", json!(32)),
@@ -396,7 +396,82 @@ fn one_table_holds_the_positions_of_both_bases() {
     assert_eq!(steps(1e4, 1e4, &json!({})), columns(1, 1));
     assert_eq!(steps(1e8, 1e4, &json!({})), columns(4, 2));
     // Others have tables of their own.
-    assert_eq!(steps(500_000.0, 1e4, &json!({})), Some(LocalRope::Table { theta: 1e4 }));
+    assert_eq!(steps(500_000.0, 1e4, &json!({})), Some(LocalRope::Table { theta: 1e4, scaling: None }));
     let scaled = json!({ "rope_scaling": { "rope_type": "linear", "factor": 8.0 } });
-    assert_eq!(steps(1e6, 1e4, &scaled), Some(LocalRope::Table { theta: 1e4 }));
+    assert_eq!(steps(1e6, 1e4, &scaled), Some(LocalRope::Table { theta: 1e4, scaling: None }));
+}
+
+/// Blocks for layers without a window and with one, as later versions of transformers write them.
+#[test]
+fn positions_by_layer_type_are_read_and_contradictions_refused() {
+    let plain = |theta: f64| json!({ "rope_type": "default", "rope_theta": theta });
+    let load = |family, parameters: Value, more: Value| {
+        let dir = tempfile::tempdir().unwrap();
+        TestModel::tiny(family).write(dir.path()).unwrap();
+        edit(dir.path(), "config.json", |config| {
+            for old in ["rope_theta", "rope_local_base_freq"] {
+                config.as_object_mut().unwrap().remove(old);
+            }
+            config["rope_parameters"] = parameters;
+            for (key, value) in more.as_object().unwrap() {
+                config[key] = value.clone();
+            }
+        });
+        ModelSpec::load(dir.path())
+            .map_err(|error| error.to_string().replace(&format!("{}/", dir.path().display()), ""))
+    };
+    let both = |full: Value, sliding: Value| json!({ "full_attention": full, "sliding_attention": sliding });
+    let gemma = load(Family::Gemma3, both(plain(1e6), plain(1e4)), json!({})).unwrap();
+    assert_eq!(gemma.local_rope, Some(LocalRope::Columns { global_step: 3, local_step: 2 }));
+    let linear = json!({ "rope_type": "linear", "factor": 8.0, "rope_theta": 1e4 });
+    let scaling = Some(RopeScaling::Linear { factor: 8.0 });
+    let olmo = load(Family::Olmo3, both(plain(1e4), linear.clone()), json!({})).unwrap();
+    assert_eq!(olmo.local_rope, Some(LocalRope::Table { theta: 1e4, scaling: scaling.clone() }));
+    let olmo = load(Family::Olmo3, both(linear.clone(), linear.clone()), json!({})).unwrap();
+    assert_eq!((olmo.local_rope, olmo.rope.scaling), (None, scaling.clone()), "all layers alike");
+    // In the flat form layers with a window are not scaled.
+    let olmo = load(Family::Olmo3, linear, json!({})).unwrap();
+    assert_eq!(olmo.local_rope, Some(LocalRope::Table { theta: 1e4, scaling: None }));
+
+    for (family, parameters, more, expected) in [
+        (
+            Family::Gemma3,
+            json!({ "full_attention": plain(1e6) }),
+            json!({}),
+            "`config.json` has no `rope_parameters.sliding_attention`: expected an object with the positions of these layers",
+        ),
+        (
+            Family::Gemma3,
+            both(plain(1e6), plain(1e4)),
+            json!({ "rope_local_base_freq": 2e4 }),
+            "bad `rope_local_base_freq` in `config.json`: found 20000, expected 10000, as in `rope_parameters`",
+        ),
+        (
+            Family::Olmo3,
+            both(plain(1e6), plain(1e4)),
+            json!({ "rope_theta": 5e5 }),
+            "bad `rope_parameters.full_attention.rope_theta` in `config.json`: found 1000000, expected 500000",
+        ),
+        (
+            Family::Olmo3,
+            both(plain(1e4), json!({ "rope_type": "default", "partial_rotary_factor": 0.5 })),
+            json!({}),
+            "found 0.5, expected 1, as in `full_attention`: all layers rotate as much of a head",
+        ),
+        (
+            Family::Olmo3,
+            json!({ "full_attention": plain(1e4), "sliding_attention": plain(1e4), "chunked_attention": plain(1e4) }),
+            json!({}),
+            "unknown key `rope_parameters.chunked_attention`",
+        ),
+        (
+            Family::Olmo3,
+            both(plain(1e4), plain(1e4)),
+            json!({ "sliding_window": null, "layer_types": null }),
+            "`config.json` has no `sliding_window`: expected the tokens that windowed layers see, since positions differ",
+        ),
+    ] {
+        let error = load(family, parameters, more).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
 }

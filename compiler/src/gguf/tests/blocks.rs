@@ -61,6 +61,31 @@ fn blocks_decode_as_the_reference_does() {
             sampled: [40.25, -92.25, -26.0, -12.125, -85.75, 45.75, 21.25, -9.375],
             sum: -927.75,
         },
+        // Printed by llama.cpp's `libggml-base` (0.25.3).
+        Case {
+            format: BlockFormat::Q2K,
+            halves: &[80, 82],
+            sampled: [-0.25, -0.6875, 0.3125, 0.25, -0.875, 0.1875, -0.1875, 0.625],
+            sum: -23.8125,
+        },
+        Case {
+            format: BlockFormat::Q3K,
+            halves: &[108],
+            sampled: [1.75, -5.0625, -2.375, 4.25, 2.0, -0.1875, -6.5, 2.4375],
+            sum: 14.625,
+        },
+        Case {
+            format: BlockFormat::IQ4_NL,
+            halves: &[0],
+            sampled: [-1.375, 1.5625, 5.5625, -5.1875, 0.8125, 2.375, 4.3125, -7.9375],
+            sum: -30.0625,
+        },
+        Case {
+            format: BlockFormat::IQ4_XS,
+            halves: &[0],
+            sampled: [96.0625, 13.25, 72.875, 29.8125, -56.3125, -9.9375, -79.5, -99.375],
+            sum: -403.125,
+        },
     ];
     for Case { format, halves, sampled, sum } in cases {
         let mut block: Vec<u8> = (0..format.bytes()).map(|i| (i * 73 + 41) as u8).collect();

@@ -213,7 +213,8 @@ fn keys_of_one_family_are_used_or_refused_by_name() {
             None,
             "`FILE` has no key `stablelm.attention.layer_norm_epsilon`",
         ),
-        (Family::Olmo2, "attention.sliding_window", Some(U32(8)), "is 8, expected 0"),
+        (Family::Granite, "attention.sliding_window", Some(U32(8)), "is 8, expected 0"),
+        (Family::Olmo3, "rope.freq_base_swa", Some(F32(5e5)), "is 500000, expected 10000, as that of all layers"),
         (Family::SmolLm3, "attn_logit_softcapping", Some(F32(8.0)), "is 8, expected 0"),
     ];
     for (family, key, value, expected) in cases {
@@ -247,6 +248,17 @@ fn absent_keys_of_a_family_have_the_values_of_its_files() {
         let found = model(&draft).unwrap().spec.factors.scores;
         assert_eq!(found, scalar.sqrt().recip(), "{family} of {layers} layers");
     }
+}
+
+/// OLMo 3 is an `olmo2` with a window.
+#[test]
+fn the_window_tells_olmo_3_from_olmo_2() {
+    let spec = |family, value| model(&of_family(family, "attention.sliding_window", value)).unwrap().spec;
+    assert_eq!(spec(Family::Olmo2, None).family, Family::Olmo2);
+    let error = model(&of_family(Family::Olmo3, "attention.sliding_window", Some(U32(0)))).unwrap_err().to_string();
+    assert!(error.contains("sliding_window_pattern"), "a pattern of no window: {error}");
+    let three = spec(Family::Olmo2, Some(U32(8)));
+    assert_eq!((three.family, three.window.unwrap().layers), (Family::Olmo3, vec![true, true, true, false]));
 }
 
 /// YaRN's amplitude is what llama.cpp multiplies: the usual one, and two factors.
@@ -359,7 +371,7 @@ fn files_that_are_no_whole_model_are_named() {
             found,
             format!(
                 "unsupported architecture `{shown}`: this compiler supports `llama`, `qwen2`, `qwen3`, `phi3`, `granite`, \
-                 `smollm3`, `olmo2`, `gemma2`, `gemma3`, `stablelm`"
+                 `smollm3`, `olmo2`, `gemma2`, `gemma3`, `stablelm`, `gpt2`"
             )
         );
     }

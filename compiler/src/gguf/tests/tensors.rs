@@ -11,17 +11,13 @@ fn each_quantisation_that_is_not_read_is_named() {
     let q = "blk.1.ffn_up.weight";
     for (ty, name) in [
         (9, "Q8_1"),
-        (10, "Q2_K"),
-        (11, "Q3_K"),
         (15, "Q8_K"),
         (16, "IQ2_XXS"),
         (17, "IQ2_XS"),
         (18, "IQ3_XXS"),
         (19, "IQ1_S"),
-        (20, "IQ4_NL"),
         (21, "IQ3_S"),
         (22, "IQ2_S"),
-        (23, "IQ4_XS"),
         (24, "I8"),
         (28, "F64"),
         (29, "IQ1_M"),
@@ -40,7 +36,7 @@ fn each_quantisation_that_is_not_read_is_named() {
         });
         let (found, hint) = refused(&draft);
         let expected = format!(
-            "tensor `{q}` in `FILE` is {name}, expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K"
+            "tensor `{q}` in `FILE` is {name}, expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL or IQ4_XS"
         );
         assert_eq!((found, hint), (expected, Some(Hint::Requantise)));
     }
@@ -177,7 +173,11 @@ fn scales_that_are_not_finite_are_found_in_every_block_format() {
     for number in 0..64 {
         let GgmlType::Blocks(format) = GgmlType::from_number(number) else { continue };
         let halves: &[usize] = match format {
-            BlockFormat::Q4_0 | BlockFormat::Q5_0 | BlockFormat::Q8_0 => &[0],
+            BlockFormat::Q4_0 | BlockFormat::Q5_0 | BlockFormat::Q8_0 | BlockFormat::IQ4_NL | BlockFormat::IQ4_XS => {
+                &[0]
+            }
+            BlockFormat::Q2K => &[80, 82],
+            BlockFormat::Q3K => &[108],
             BlockFormat::Q6K => &[208],
             _ => &[0, 2],
         };

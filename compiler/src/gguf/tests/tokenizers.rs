@@ -36,7 +36,7 @@ fn a_file_without_a_tokenizer_says_so() {
         assert_eq!(refused(&draft), ("`FILE` has no tokenizer".into(), Some(Hint::ConvertWithTokenizer)));
     }
     let found = message(&with("tokenizer.ggml.model", text("bert")));
-    assert_eq!(found, "`tokenizer.ggml.model` in `FILE` is the string `bert`, expected `gpt2` or `llama`");
+    assert_eq!(found, "`tokenizer.ggml.model` in `FILE` is the string `bert`, expected `gpt2`, `llama` or `gemma4`");
     let found = message(&with("tokenizer.ggml.pre", text("gpt-9")));
     assert!(found.starts_with("`tokenizer.ggml.pre` in `FILE` is the string `gpt-9`, expected `llama-bpe`"), "{found}");
 }
@@ -56,6 +56,13 @@ fn pre_tokenizers_are_known_by_name() {
         "olmo",
         "gpt-2",
         "default",
+        "qwen35",
+        "starcoder",
+        "command-r",
+        "deepseek-llm",
+        "deepseek-coder",
+        "falcon",
+        "mpt",
     ] {
         assert_eq!(refusal_of(&with("tokenizer.ggml.pre", text(name)).bytes()), Ok(()), "{name}");
     }

@@ -11,6 +11,17 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// Qwen 3.5: marks belong to words.
+const QWEN35: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|",
+    r"\s+(?!\S)|\s+"
+);
+/// DeepSeek's models cut in several passes; those of the chat models have their letters listed.
+const DEEPSEEK_LLM: [&str; 5] =
+    [r"[\r\n]", super::letters::DEEPSEEK_WORD, r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", CJK];
+const DEEPSEEK_CODER: [&str; 4] = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK];
+const CJK: &str = "[一-龥ࠀ-一가-퟿]+";
+
 /// Of o200k: words are cut where small letters are followed by capital ones.
 const O200K: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
@@ -26,21 +37,38 @@ impl Gguf {
                 {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
             ]})
         };
+        let passes = |patterns: &[&str], digits: bool| {
+            let cut = |pattern: &&str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+            let mut all: Vec<Value> = patterns.iter().map(cut).collect();
+            all.extend(digits.then(|| json!({"type": "Digits", "individual_digits": true})));
+            all.push(json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}));
+            json!({"type": "Sequence", "pretokenizers": all})
+        };
         let plain = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
         let pre = self.meta.text(&key("pre"))?.unwrap_or("default");
         let (cut, normalizer) = match pre {
             "llama-bpe" | "llama3" | "llama-v3" | "dbrx" | "smaug-bpe" => (split(LLAMA3), json!(null)),
             "gpt-4o" => (split(O200K), json!(null)),
             "qwen2" | "stablelm2" => (split(QWEN2), json!({"type": "NFC"})),
-            "smollm" | "refact" => {
+            "qwen35" => (split(QWEN35), json!(null)),
+            "smollm" | "refact" | "starcoder" | "command-r" => {
                 let digits = json!({"type": "Digits", "individual_digits": true});
-                (json!({"type": "Sequence", "pretokenizers": [digits, plain]}), json!(null))
+                let normalizer = if pre == "command-r" { json!({"type": "NFC"}) } else { json!(null) };
+                (json!({"type": "Sequence", "pretokenizers": [digits, plain]}), normalizer)
+            }
+            "deepseek-llm" => (passes(&DEEPSEEK_LLM, true), json!(null)),
+            "deepseek-coder" => (passes(&DEEPSEEK_CODER, true), json!(null)),
+            "falcon" => {
+                let punctuation = json!({"type": "Punctuation", "behavior": "Contiguous"});
+                let digits = json!({"type": "Digits", "individual_digits": false});
+                let threes = json!({"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": false});
+                (json!({"type": "Sequence", "pretokenizers": [punctuation, plain, digits, threes]}), json!(null))
             }
             "default" | "gpt-2" => (plain, json!(null)),
-            "olmo" => (plain, json!({"type": "NFC"})),
+            "olmo" | "mpt" => (plain, json!({"type": "NFC"})),
             _ => {
-                let expected = "`llama-bpe`, `dbrx`, `smaug-bpe`, `qwen2`, `stablelm2`, `gpt-4o`, `smollm`, `refact`, `olmo`, `gpt-2` or \
-                                `default`";
+                let expected = "`llama-bpe`, `dbrx`, `smaug-bpe`, `qwen2`, `stablelm2`, `gpt-4o`, `smollm`, `refact`, `olmo`, `gpt-2`, \
+                                `qwen35`, `starcoder`, `command-r`, `deepseek-llm`, `deepseek-coder`, `falcon`, `mpt` or `default`";
                 return Err(self.meta.refused(&key("pre"), expected));
             }
         };
@@ -58,7 +86,7 @@ impl Gguf {
     }
 
     /// Pairs of entries that make an entry, best first. A pair that is there twice counts where it is first, as in llama.cpp.
-    fn merges(&self, vocabulary: &Vocabulary<'_>) -> Result<Vec<(&str, &str)>> {
+    pub(super) fn merges(&self, vocabulary: &Vocabulary<'_>) -> Result<Vec<(&str, &str)>> {
         let merges = self.meta.required(&key("merges"), self.meta.texts(&key("merges"))?)?;
         let mut pairs = Vec::with_capacity(merges.len());
         let mut seen = HashSet::with_capacity(merges.len());

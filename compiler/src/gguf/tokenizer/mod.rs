@@ -1,11 +1,13 @@
 //! The file's tokenizer as `tokenizer.json`, and its chat template as `tokenizer_config.json`.
 //!
-//! Two kinds are supported: byte-level BPE (`gpt2`; `tokenizer.ggml.pre` names the pre-tokenizer) and SentencePiece BPE
-//! (`llama`; its merges follow from the pieces' scores, since the file has none).
+//! Three kinds are supported: byte-level BPE (`gpt2`; `tokenizer.ggml.pre` names the pre-tokenizer), SentencePiece BPE
+//! (`llama`; its merges follow from the pieces' scores, since the file has none), and BPE over the text (`gemma4`).
 //! *Invariant*: each entry has a row in the embedding and a text of its own, as in llama.cpp.
 //! *Source*: the tokenizers crate's file format; the patterns are those of the models' published `tokenizer.json`.
 
 mod byte_level;
+mod letters;
+mod raw_merges;
 mod sentence_piece;
 
 use super::value::{Texts, shown};
@@ -93,8 +95,8 @@ impl Gguf {
     fn tokenizer_kind(&self) -> Result<&str> {
         match self.meta.text(&key("model"))? {
             None | Some("none" | "no_vocab") => Err(GgufError::NoTokenizer { path: self.path.clone() }.into()),
-            Some(kind @ ("gpt2" | "llama")) => Ok(kind),
-            Some(_) => Err(self.meta.refused(&key("model"), "`gpt2` or `llama`")),
+            Some(kind @ ("gpt2" | "llama" | "gemma4")) => Ok(kind),
+            Some(_) => Err(self.meta.refused(&key("model"), "`gpt2`, `llama` or `gemma4`")),
         }
     }
 
@@ -125,6 +127,7 @@ impl Gguf {
         let vocabulary = self.vocabulary(rows)?;
         let mut file = match kind {
             "gpt2" => self.byte_level(&vocabulary)?,
+            "gemma4" => self.raw_merges(&vocabulary)?,
             _ => self.sentence_piece(&vocabulary)?,
         };
         let added = vocabulary.tokens.iter().enumerate().filter_map(|(id, token)| {
@@ -173,6 +176,21 @@ impl Gguf {
         Ok(ends.then(|| {
             "`tokenizer.ggml.add_eos_token` is true, but prompts are not ended with the end token here".into()
         }))
+    }
+
+    /// Entries of the vocabulary, whatever the model has.
+    pub(super) fn n_tokens(&self) -> Result<usize> {
+        Ok(self.meta.required(&key("tokens"), self.meta.texts(&key("tokens"))?)?.len())
+    }
+
+    /// The piece that stands for what the vocabulary cannot write.
+    fn unknown_piece<'v>(&self, vocabulary: &'v Vocabulary<'_>) -> Result<&'v str> {
+        let unknown = self.token_id("unknown_token_id")?.unwrap_or(0);
+        let found = usize::try_from(unknown).ok().and_then(|id| vocabulary.tokens.get(id));
+        found.map(AsRef::as_ref).ok_or_else(|| {
+            let expected = format!("an id below {}, the number of tokens", vocabulary.tokens.len());
+            self.meta.refused(&key("unknown_token_id"), expected)
+        })
     }
 
     fn vocabulary(&self, rows: usize) -> Result<Vocabulary<'_>> {

@@ -26,11 +26,7 @@ impl Gguf {
             let detail = format!("token {id}, `{begin}`, has {length} bytes, expected at most {LONGEST_PIECE}");
             return Err(self.bad_tokenizer(detail));
         }
-        let unknown = self.token_id("unknown_token_id")?.unwrap_or(0);
-        let Some(unknown) = usize::try_from(unknown).ok().and_then(|id| tokens.get(id)) else {
-            let expected = format!("an id below {}, the number of tokens", tokens.len());
-            return Err(self.meta.refused(&key("unknown_token_id"), expected));
-        };
+        let unknown = self.unknown_piece(vocabulary)?;
         let prefix = self.meta.bool(&key("add_space_prefix"))?.unwrap_or(true);
         let mut normalizers = vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})];
         let mut decoders = vec![

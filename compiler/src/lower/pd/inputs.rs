@@ -27,6 +27,8 @@ pub(super) struct PdInputs<T> {
     pub(super) prefill_mask: Option<TensorValue<T>>,
     /// `[1, 1, 1, CL]`.
     pub(super) decode_mask: TensorValue<T>,
+    /// `[N]`, int32.
+    pub(super) positions: TensorValue<T>,
     /// Where the graph writes new rows, if it does.
     pub(super) rows: Rows<T>,
 }
@@ -60,7 +62,7 @@ impl<T: Copy + core::fmt::Debug> PdInputs<T> {
         let rows = update::declare(spec, variant, update, (ctrl.as_ref(), &positions), graph)?;
         let tables = tables(spec, variant, &positions, graph)?;
         let shared = SharedInputs::with_tables(spec, format, tables, graph)?;
-        Ok((Self { form, prefill_mask, decode_mask, rows }, shared))
+        Ok((Self { form, prefill_mask, decode_mask, positions, rows }, shared))
     }
 }
 
@@ -80,10 +82,10 @@ fn tables<S: GraphSink>(
     let width = spec.rope_dim();
     let global = RopeConfig::new(width, spec.rope.theta).with_scaling(spec.rope.scaling.clone());
     let mut of = |config: &RopeConfig, name: &str| gathered(config, variant, name, positions, graph);
-    match spec.local_rope {
+    match &spec.local_rope {
         None => Ok((turns(None).then(|| of(&global, "rope")).transpose()?, None)),
-        Some(LocalRope::Table { theta }) => {
-            let local = RopeConfig::new(width, theta);
+        Some(LocalRope::Table { theta, scaling }) => {
+            let local = RopeConfig::new(width, *theta).with_scaling(scaling.clone());
             Ok((
                 turns(Some(false)).then(|| of(&global, "rope")).transpose()?,
                 turns(Some(true)).then(|| of(&local, "local_rope")).transpose()?,
@@ -100,8 +102,8 @@ fn tables<S: GraphSink>(
                 let sin = graph.columns(&format!("rope_sin_{name}"), &sin, step, pairs)?;
                 Ok::<_, crate::CompileError>((cos, sin))
             };
-            let tables = turns(Some(false)).then(|| of_step("global", global_step)).transpose()?;
-            Ok((tables, turns(Some(true)).then(|| of_step("local", local_step)).transpose()?))
+            let tables = turns(Some(false)).then(|| of_step("global", *global_step)).transpose()?;
+            Ok((tables, turns(Some(true)).then(|| of_step("local", *local_step)).transpose()?))
         }
     }
 }

@@ -19,7 +19,7 @@ mod update;
 
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
-use super::{LayerBuilder, Source, embed, head, mlp, weights};
+use super::{LayerBuilder, Source, add_positions, embed, head, mlp, weights};
 use crate::Result;
 use crate::family::ModelSpec;
 use genie_bundle::manifest::PdUpdate;
@@ -77,10 +77,17 @@ pub(crate) fn lower<S: GraphSink>(
         open.push((form, variant, graph, ids));
     }
     let table = source.load(&weights::embedding(spec), open.iter_mut().map(|(_, _, graph, _)| graph))?;
+    let learned = match weights::positions(spec, &(0..spec.n_layers)) {
+        Some(table) => Some(source.load(&table, open.iter_mut().map(|(_, _, graph, _)| graph))?),
+        None => None,
+    };
     let mut builders = Vec::with_capacity(open.len());
-    for ((form, variant, mut graph, ids), table) in open.into_iter().zip(&table) {
-        let x = embed(spec, &mut graph, table, &ids, None)?;
+    for (i, ((form, variant, mut graph, ids), table)) in open.into_iter().zip(&table).enumerate() {
+        let mut x = embed(spec, &mut graph, table, &ids, None)?;
         let (inputs, shared) = PdInputs::declare(spec, form, variant, (update, format), &mut graph)?;
+        if let Some(learned) = &learned {
+            x = add_positions(&mut graph, &x, &learned[i], &inputs.positions)?;
+        }
         builders.push(PdBuilder {
             form,
             layers: LayerBuilder { variant, graph, x, shared: Some(shared), strengths: None },
@@ -99,16 +106,17 @@ pub(crate) fn lower<S: GraphSink>(
             update::lower(layer, graph, inputs, &cache, x)?;
         }
     }
-    let norm =
-        weights::final_norm(spec).try_map(&mut |w| source.load(w, builders.iter_mut().map(|b| &mut b.layers.graph)))?;
+    let norm = weights::final_norm(spec);
+    let norm = norm.map(|norm| norm.try_map(&mut |w| source.load(w, builders.iter_mut().map(|b| &mut b.layers.graph))));
+    let norm = norm.transpose()?;
     let head = match weights::shares_table(spec, format) {
         true => table,
         false => source.load(&weights::lm_head(spec, format), builders.iter_mut().map(|b| &mut b.layers.graph))?,
     };
     for (i, builder) in builders.iter_mut().enumerate() {
         let n_logits = wanted_rows(spec, builder)?;
-        let norm = norm.map(|per_graph| per_graph[i].clone());
-        head::lower_shaped(spec, &mut builder.layers, &norm, &head[i], vec![1, 1, n_logits, spec.vocab])?;
+        let norm = norm.as_ref().map(|norm| norm.map(|per_graph| per_graph[i].clone()));
+        head::lower_shaped(spec, &mut builder.layers, norm.as_ref(), &head[i], vec![1, 1, n_logits, spec.vocab])?;
     }
     Ok(builders.into_iter().map(|builder| builder.layers.graph.into_sink()).collect())
 }

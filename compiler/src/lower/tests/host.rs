@@ -33,6 +33,7 @@ fn inputs(graph: &Graph, vocab: usize) -> HashMap<String, Vec<f32>> {
         let n = info.n_elems();
         match info.name.as_str() {
             "input_ids" => (0..n).map(|i| (i * 31 % vocab) as f32).collect(),
+            "position_ids" => (0..n).map(|i| (i * 5 % 64) as f32).collect(),
             "attention_mask" => {
                 let (rows, cols) = (info.dims[2], info.dims[3]);
                 let hidden =

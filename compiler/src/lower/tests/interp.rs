@@ -63,6 +63,8 @@ impl<'a> RecordedModel<'a> {
             |row: usize, col: usize| row < n && (col < self.n_past.min(past) || (past..=past + row).contains(&col));
         let mask = (0..ar * (past + ar)).map(|i| if attends(i / (past + ar), i % (past + ar)) { 0.0 } else { -1000.0 });
         fed.insert("attention_mask".into(), mask.collect());
+        let positions = (0..ar).map(|i| if i < n { (self.n_past + i) as f32 } else { 0.0 });
+        fed.insert("position_ids".into(), positions.collect());
         for (name, table, pad) in [("cos", &self.tables.0, 1.0), ("sin", &self.tables.1, 0.0)] {
             let mut rows = vec![pad; ar * self.width];
             let first = self.n_past * self.width;

@@ -72,6 +72,10 @@ fn graphs_compute_the_model_they_were_lowered_from() {
     }
     let biased = TestModel { attention_bias: true, mlp_bias: true, ..TestModel::tiny(Family::Llama) };
     check_logits(&biased, |_| {}, 2e-5);
+    for splits in [Splits::DecoderLmhead, Splits::LutDecoderLmhead] {
+        let gpt2 = TestModel { layers: 3, ..TestModel::tiny(Family::Gpt2) };
+        check_logits(&gpt2, |o| (o.splits, o.layers_per_split) = (splits, Some(2)), 2e-5);
+    }
     let wide_heads = TestModel { head_dim: 24, kv_heads: 1, ..TestModel::tiny(Family::Llama) };
     check_logits(&wide_heads, |_| {}, 2e-5);
     let biased_qwen = TestModel { attention_bias: true, ..TestModel::tiny(Family::Qwen3) };

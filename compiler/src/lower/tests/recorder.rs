@@ -185,7 +185,7 @@ impl Target for FakeTarget {
         BackendId { name: "fake".into(), build_id: "recorder-1".into() }
     }
 
-    fn context(&mut self) -> Result<FakeContext> {
+    fn context(&mut self, _: &Path) -> Result<FakeContext> {
         let fails = self.saves_left.as_ref().is_some_and(|left| left.replace(left.get().saturating_sub(1)) == 0);
         Ok(FakeContext { saved: self.saved.clone(), fails, graphs: Vec::new() })
     }

@@ -104,20 +104,20 @@ impl Reference {
     fn heads(&self, at: &str, all: Vec<f64>) -> Rows {
         let name = format!("{at}_norm");
         let has_norm = self.weights.contains_key(&format!("{name}.weight"));
-        let whole = if has_norm && self.kind == "olmo2" { self.norm(&name, &all) } else { all };
-        let head = |head: &[f64]| if has_norm && self.kind != "olmo2" { self.norm(&name, head) } else { head.to_vec() };
+        let olmo = self.kind.starts_with("olmo");
+        let whole = if has_norm && olmo { self.norm(&name, &all) } else { all };
+        let head = |head: &[f64]| if has_norm && !olmo { self.norm(&name, head) } else { head.to_vec() };
         whole.chunks(self.head_dim()).map(head).collect()
     }
 
     /// Turns the first elements of a head to its position.
-    fn turn(&self, head: &mut [f64], position: usize, (theta, scaled): (f64, bool)) {
+    fn turn(&self, head: &mut [f64], position: usize, (theta, block): &(f64, Value)) {
         let default = if self.kind == "stablelm" { 0.25 } else { 1.0 };
         let rotated = (head.len() as f64 * self.number("partial_rotary_factor").unwrap_or(default)) as usize;
         let half = rotated / 2;
-        let amplitude = if scaled { self.amplitude() } else { 1.0 };
+        let amplitude = self.amplitude(block);
         for j in 0..half {
-            let plain = 1.0 / theta.powf(j as f64 / half as f64);
-            let frequency = if scaled { self.frequency(j, half, theta) } else { plain };
+            let frequency = self.frequency(j, half, *theta, block);
             let (sin, cos) = (position as f64 * frequency).sin_cos();
             let (sin, cos) = (sin * amplitude, cos * amplitude);
             let (a, b) = (head[j], head[half + j]);
@@ -125,24 +125,23 @@ impl Reference {
         }
     }
 
-    /// The type of `rope_scaling`, and a number of it.
-    fn scaling(&self) -> (&str, impl Fn(&str) -> f64) {
-        let block = &self.config["rope_scaling"];
+    /// The type of a block of positions, and a number of it.
+    fn scaling(block: &Value) -> (&str, impl Fn(&str) -> f64) {
         let number = |key: &str| block[key].as_f64().unwrap_or_else(|| panic!("{key}"));
         (block["rope_type"].as_str().unwrap_or("default"), number)
     }
 
     /// Radians per position of angle `j` of `half`, as transformers computes it.
-    fn frequency(&self, j: usize, half: usize, theta: f64) -> f64 {
+    fn frequency(&self, j: usize, half: usize, theta: f64, block: &Value) -> f64 {
         let dim = 2.0 * half as f64;
         let extrapolated = 1.0 / theta.powf(2.0 * j as f64 / dim);
-        let (kind, number) = self.scaling();
+        let (kind, number) = Self::scaling(block);
         match kind {
             "linear" => extrapolated / number("factor"),
             "longrope" => {
                 let long = self.context as f64 > number("original_max_position_embeddings");
                 let list = if long { "long_factor" } else { "short_factor" };
-                let divisor = self.config["rope_scaling"][list][j].as_f64().unwrap();
+                let divisor = block[list][j].as_f64().unwrap();
                 1.0 / (divisor * theta.powf(2.0 * j as f64 / dim))
             }
             "yarn" => {
@@ -161,9 +160,9 @@ impl Reference {
     }
 
     /// What transformers calls the attention factor.
-    fn amplitude(&self) -> f64 {
-        let (kind, number) = self.scaling();
-        match (kind, self.config["rope_scaling"]["attention_factor"].as_f64()) {
+    fn amplitude(&self, block: &Value) -> f64 {
+        let (kind, number) = Self::scaling(block);
+        match (kind, block["attention_factor"].as_f64()) {
             ("yarn" | "longrope", Some(stated)) => stated,
             ("longrope", None) => {
                 let original = number("original_max_position_embeddings");
@@ -175,18 +174,26 @@ impl Reference {
         }
     }
 
-    /// The base of a layer's angles, and whether they are scaled; `None` for a layer that does not rotate.
-    fn theta(&self, layer: usize) -> Option<(f64, bool)> {
+    /// The base of a layer's angles, and what scales them; `None` for a layer that does not rotate.
+    fn positions(&self, layer: usize) -> Option<(f64, Value)> {
         let interval = self.config["no_rope_layer_interval"].as_u64();
         if interval.is_some_and(|n| (layer as u64 + 1).is_multiple_of(n)) {
             return None;
         }
+        let kinds = &self.config["layer_types"];
+        let of_kind = &self.config["rope_parameters"][kinds[layer].as_str().unwrap_or_default()];
+        if of_kind.is_object() {
+            return Some((of_kind["rope_theta"].as_f64()?, of_kind.clone()));
+        }
+        if self.kind == "olmo3" && kinds[layer] == "sliding_attention" {
+            return Some((self.number("rope_theta")?, Value::Null));
+        }
         // The layers of Gemma 3 that have a window.
         let pattern = self.config["sliding_window_pattern"].as_u64();
         if self.kind == "gemma3_text" && !(layer as u64 + 1).is_multiple_of(pattern.unwrap_or(6)) {
-            return Some((self.number("rope_local_base_freq").unwrap_or(10_000.0), false));
+            return Some((self.number("rope_local_base_freq").unwrap_or(10_000.0), Value::Null));
         }
-        Some((self.number("rope_theta")?, true))
+        Some((self.number("rope_theta")?, self.config["rope_scaling"].clone()))
     }
 
     /// What scores are multiplied by.
@@ -244,8 +251,8 @@ impl Reference {
         let turned = |name: &str, first: usize, n: usize| -> Vec<Rows> {
             let one = |(position, h): (usize, &Vec<f64>)| {
                 let mut heads = self.heads(&format!("{at}{name}"), project(name, first, n, h));
-                if let Some(theta) = self.theta(layer) {
-                    heads.iter_mut().for_each(|head| self.turn(head, position, theta));
+                if let Some(positions) = self.positions(layer) {
+                    heads.iter_mut().for_each(|head| self.turn(head, position, &positions));
                 }
                 heads
             };
@@ -283,6 +290,9 @@ impl Reference {
 
     /// Logits of every position.
     pub(crate) fn logits(&self, tokens: &[u32]) -> Rows {
+        if self.kind == "gpt2" {
+            return self.gpt2(tokens);
+        }
         let hidden = self.count("hidden_size");
         let table = &self.weights["model.embed_tokens.weight"];
         let embedding =
@@ -293,7 +303,7 @@ impl Reference {
         let add = |x: &mut Vec<f64>, y: Vec<f64>| x.iter_mut().zip(y).for_each(|(a, b)| *a += b * residual);
         // Names of the norms: before and after attention, before and after the feed-forward part.
         let names = match self.kind.as_str() {
-            "olmo2" => [None, Some("post_attention"), None, Some("post_feedforward")],
+            "olmo2" | "olmo3" => [None, Some("post_attention"), None, Some("post_feedforward")],
             kind if kind.starts_with("gemma") => {
                 [Some("input"), Some("post_attention"), Some("pre_feedforward"), Some("post_feedforward")]
             }
@@ -316,6 +326,73 @@ impl Reference {
         let divisor = self.number("logits_scaling").unwrap_or(1.0);
         let logit = |l: f64| self.capped("final_logit_softcapping", l / divisor);
         xs.iter().map(|x| self.linear(head, &self.norm("model.norm", x)).into_iter().map(logit).collect()).collect()
+    }
+}
+
+/// GPT-2, from its definition in transformers: `Conv1D` multiplies by `[in, out]`.
+impl Reference {
+    fn conv1d(&self, name: &str, x: &[f64]) -> Vec<f64> {
+        let (w, b) = (&self.weights[&format!("{name}.weight")], &self.weights[&format!("{name}.bias")]);
+        let n = b.len();
+        (0..n).map(|o| b[o] + x.iter().enumerate().map(|(i, v)| v * w[i * n + o]).sum::<f64>()).collect()
+    }
+
+    fn layer_norm(&self, name: &str, x: &[f64]) -> Vec<f64> {
+        let (gamma, beta) = (&self.weights[&format!("{name}.weight")], &self.weights[&format!("{name}.bias")]);
+        let n = x.len() as f64;
+        let mean = x.iter().sum::<f64>() / n;
+        let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+        let scale = (variance + self.number("layer_norm_epsilon").unwrap_or(1e-5)).sqrt().recip();
+        x.iter().zip(gamma.iter().zip(beta)).map(|(v, (g, b))| (v - mean) * scale * g + b).collect()
+    }
+
+    fn gpt2_active(&self, x: f64) -> f64 {
+        match self.config["activation_function"].as_str().unwrap_or("gelu_new") {
+            "relu" => x.max(0.0),
+            "gelu" => 0.5 * x * (1.0 + error_function(x / std::f64::consts::SQRT_2)),
+            "gelu_new" | "gelu_pytorch_tanh" => {
+                0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+            }
+            other => panic!("{other} is not needed here"),
+        }
+    }
+
+    fn gpt2(&self, tokens: &[u32]) -> Rows {
+        let (hidden, heads) = (self.count("n_embd"), self.count("n_head"));
+        let width = hidden / heads;
+        let scaled = self.config["scale_attn_weights"].as_bool().unwrap_or(true);
+        let factor = if scaled { (width as f64).sqrt().recip() } else { 1.0 };
+        let row = |table: &str, i: usize| &self.weights[&format!("transformer.{table}.weight")][i * hidden..][..hidden];
+        let embed = |(p, t): (usize, &u32)| {
+            let places = row("wpe", p).iter();
+            row("wte", *t as usize).iter().zip(places).map(|(a, b)| a + b).collect::<Vec<f64>>()
+        };
+        let mut xs: Rows = tokens.iter().enumerate().map(embed).collect();
+        let add = |x: &mut Vec<f64>, y: Vec<f64>| x.iter_mut().zip(y).for_each(|(a, b)| *a += b);
+        for layer in 0..self.count("n_layer") {
+            let at = |part: &str| format!("transformer.h.{layer}.{part}");
+            let qkv: Rows =
+                xs.iter().map(|x| self.conv1d(&at("attn.c_attn"), &self.layer_norm(&at("ln_1"), x))).collect();
+            for (p, x) in xs.iter_mut().enumerate() {
+                let mut mixed = Vec::new();
+                for head in 0..heads {
+                    let part = |which: usize, p: usize| &qkv[p][which * hidden + head * width..][..width];
+                    let dot = |j: usize| part(0, p).iter().zip(part(1, j)).map(|(a, b)| a * b).sum::<f64>() * factor;
+                    let shares: Vec<f64> = (0..=p).map(|j| dot(j).exp()).collect();
+                    let sum: f64 = shares.iter().sum();
+                    mixed.extend((0..width).map(|d| (0..=p).map(|j| shares[j] / sum * part(2, j)[d]).sum::<f64>()));
+                }
+                let y = self.conv1d(&at("attn.c_proj"), &mixed);
+                add(x, y);
+                let inner = self.conv1d(&at("mlp.c_fc"), &self.layer_norm(&at("ln_2"), x));
+                let inner: Vec<f64> = inner.into_iter().map(|v| self.gpt2_active(v)).collect();
+                let y = self.conv1d(&at("mlp.c_proj"), &inner);
+                add(x, y);
+            }
+        }
+        let tied = !self.weights.contains_key("lm_head.weight");
+        let head = if tied { "transformer.wte" } else { "lm_head" };
+        xs.iter().map(|x| self.linear(head, &self.layer_norm("transformer.ln_f", x))).collect()
     }
 }
 

@@ -102,7 +102,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
 
 /// Of a document with paths and times, what two runs have in common: the likelihood.
 fn compared(stdout: String) -> String {
-    let number = |document: serde_json::Value| document.get("nats-per-token").map(ToString::to_string);
+    let number = |document: serde_json::Value| document.get("nats_per_token").map(ToString::to_string);
     serde_json::from_str(&stdout).ok().and_then(number).unwrap_or(stdout)
 }
 

@@ -255,6 +255,39 @@ fn no_key_is_silent() {
 }
 
 #[test]
+fn a_default_that_is_written_changes_nothing() {
+    use crate::config::key_defaults::{VALUES, WORDS};
+    let table = key_table();
+    for (path, value) in VALUES {
+        let row = table.iter().find(|row| row.path == *path).unwrap_or_else(|| panic!("no key {path}"));
+        assert!(!row.required, "{path} is required");
+        let pointer = format!("/dialog/{path}").replace("cache-groups/", "cache-groups/0/");
+        let mut document = base_of(path);
+        // Some blocks only exist with their other keys.
+        if path.starts_with("multistream/") {
+            set(&mut document, "/dialog/type", json!("multistream"));
+            set(&mut document, "/dialog/multistream", json!({"version": 1, "n-streams": 2}));
+        }
+        if path.ends_with("pd_fusion/in_place") {
+            set(&mut document, "/dialog/engine/pd_fusion", json!({"enable": true}));
+        }
+        if path.starts_with("debug/dump-tensors") {
+            set(&mut document, "/dialog/debug", json!({"version": 1, "dump-specs": true}));
+        }
+        if document.pointer(&pointer).is_some() {
+            set(&mut document, &pointer, Value::Null);
+        }
+        let absent = parse(&document).unwrap_or_else(|error| panic!("{path}: {error}"));
+        set(&mut document, &pointer, serde_json::from_str(value).unwrap());
+        let written = parse(&document).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!(format!("{:?}", absent.values), format!("{:?}", written.values), "{path} = {value}");
+    }
+    for (path, _) in WORDS {
+        assert!(table.iter().any(|row| row.path == *path && !row.required), "no optional key {path}");
+    }
+}
+
+#[test]
 fn warnings_name_the_key_once_and_say_why() {
     let warned = |changes: &[(&str, Value)]| -> Vec<String> {
         parse(&with(changes)).unwrap().warnings().iter().map(Problem::to_string).collect()

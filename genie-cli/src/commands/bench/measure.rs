@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Instant;
 
 use anyhow::Result;
-use engine::{Engine, TokenModel};
+use engine::TokenModel;
 use genie_types::TokenId;
 
 use super::Args;
@@ -45,8 +45,7 @@ impl fmt::Display for Test {
 }
 
 /// The tests that the flags select, in their order; an error if one cannot run.
-pub fn tests(args: &Args, engine: &Engine) -> Result<Vec<Test>> {
-    let limit = engine.context_size();
+pub fn tests(args: &Args, limit: usize) -> Result<Vec<Test>> {
     let fits = |flag: &str, n: usize| {
         if 0 < n && n <= limit {
             return Ok(());
@@ -76,9 +75,9 @@ pub fn tests(args: &Args, engine: &Engine) -> Result<Vec<Test>> {
 }
 
 /// Runs a test once to warm up, then `reps` times; the seconds of each.
-pub fn run(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<f64>> {
+pub fn run(test: &Test, engine: &mut dyn TokenModel, reps: usize) -> Result<Vec<f64>> {
     engine.reset()?;
-    let tokens = arbitrary(engine, engine.context_size());
+    let tokens = arbitrary_of(engine.vocab_size(), engine.context_size());
     let mut seconds = Vec::with_capacity(reps);
     for run in 0..=reps {
         let steps = ready(test, engine, &tokens)?;
@@ -94,7 +93,11 @@ pub fn run(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<f64>> {
 }
 
 /// Brings the cache to the test's start; returns the chunks to process: a whole prompt, or each token.
-pub fn ready<'t>(test: &Test, engine: &mut Engine, tokens: &'t [TokenId]) -> Result<std::slice::Chunks<'t, TokenId>> {
+pub fn ready<'t>(
+    test: &Test,
+    engine: &mut dyn TokenModel,
+    tokens: &'t [TokenId],
+) -> Result<std::slice::Chunks<'t, TokenId>> {
     match *test {
         Test::Prefill(n) => {
             engine.reset()?;
@@ -111,7 +114,7 @@ pub fn ready<'t>(test: &Test, engine: &mut Engine, tokens: &'t [TokenId]) -> Res
 
 /// Processes what the cache lacks of `tokens`, the last one alone: the switch to the variant for single tokens then happens
 /// before timing starts.
-fn fill_up(engine: &mut Engine, tokens: &[TokenId]) -> Result<()> {
+fn fill_up(engine: &mut dyn TokenModel, tokens: &[TokenId]) -> Result<()> {
     if engine.n_past() >= tokens.len() {
         return Ok(());
     }
@@ -121,11 +124,6 @@ fn fill_up(engine: &mut Engine, tokens: &[TokenId]) -> Result<()> {
     }
     engine.process(std::slice::from_ref(last))?;
     Ok(())
-}
-
-/// Arbitrary tokens.
-pub fn arbitrary(engine: &Engine, n: usize) -> Vec<TokenId> {
-    arbitrary_of(engine.vocab_size(), n)
 }
 
 /// Arbitrary tokens of a vocabulary.

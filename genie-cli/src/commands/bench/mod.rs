@@ -6,23 +6,23 @@
 //! separate runs after all measurements.
 
 mod calibrate;
-mod measure;
+pub(super) mod measure;
 mod output;
 #[cfg(feature = "plot")]
 mod plot;
-mod profile;
+pub(super) mod profile;
 mod record;
 mod roofline;
+mod rows;
 mod serve;
 mod speculation;
 mod trace;
-mod weight_traffic;
+pub(super) mod weight_traffic;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
-use engine::Engine;
-use open_genie::Perf;
+use open_genie::{Opened, Perf};
 
 use crate::args::number;
 use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs, warn_of_nominal_costs};
@@ -89,6 +89,9 @@ pub struct Args {
     pub policy: PolicyArg,
     #[command(flatten)]
     pub threads: ThreadArgs,
+    /// Print results in a form for other programs.
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "limits", "calibrate", "spec_accept", "profile", "serve"])]
+    pub output: Option<rows::Format>,
     /// Print one JSON line per result.
     #[arg(long)]
     pub json: bool,
@@ -121,22 +124,30 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let bundle = args.bundle.read_word(args.word.as_deref(), None, &args.backend, printer)?;
     let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
-    let mut model = bundle.open(&options)?;
+    let mut model = bundle.open_either(&options)?;
     // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
     model.check_weights_in_full()?;
     let deferred = printer.interrupt().defer();
     let stop = model.stop_flag();
     deferred.stop_with(move || stop.set());
     if args.calibrate {
-        return calibrate::run(args, printer, &mut model);
+        return calibrate::run(args, printer, &mut model.plain("a calibration")?);
     }
-    let mismatch = model.set_policy(args.policy.into())?;
-    warn_of_nominal_costs(&model, mismatch.as_ref(), printer)?;
+    match &mut model {
+        Opened::Plain(model) => {
+            let mismatch = model.set_policy(args.policy.into())?;
+            warn_of_nominal_costs(model, mismatch.as_ref(), printer)?;
+        }
+        Opened::Fused(_) if args.policy != PolicyArg::default() => {
+            return Err(open_genie::Error::NotWithFused { what: "a planner policy" }.into());
+        }
+        Opened::Fused(_) => {}
+    }
     if args.serving.serve {
-        return serve::run(&args.serving, model, args.reps, args.json, printer);
+        return serve::run(&args.serving, model.plain("`--serve`")?, args.reps, args.json, printer);
     }
     let metadata = RunMetadata::new(&model)?;
-    let weights = WeightTraffic::of(model.engine(), &model.bundle().config().engine().ctx_bins)?;
+    let weights = WeightTraffic::of(&model)?;
     if !args.spec_accept.is_empty() {
         let mut out = output::Output::new(printer, args.json);
         let mut session = model.into_session()?;
@@ -146,10 +157,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         speculation::run(&plan, &mut session, &metadata, &mut out)?;
         return Ok(ExitStatus::Done);
     }
-    let engine = model.engine_mut();
-    let tests = measure::tests(args, engine)?;
+    let tests = measure::tests(args, model.context_size())?;
 
-    let mut out = output::Output::new(printer, args.json);
+    let mut out = output::Output::new(printer, args.json).in_format(args.output);
     let roofline = if args.limits {
         roofline::measure(metadata.threads, args.reps, &metadata, &mut out)?
     } else {
@@ -162,7 +172,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         if !printer.has_reader() && !args.writes_files() {
             return Ok(ExitStatus::Done);
         }
-        let seconds = match measure::run(test, engine, args.reps) {
+        let seconds = match measure::run(test, model.token_model(), args.reps) {
             Err(error) if failure::is_stop(&error) => break,
             seconds => seconds?,
         };
@@ -175,6 +185,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         plot.add(test, &record);
         n_done += 1;
     }
+    out.finish()?;
     #[cfg(feature = "plot")]
     if let Some(path) = args.plot.as_ref().filter(|_| n_done > 0) {
         outfile::write("--plot", path, &plot.svg(&metadata.title())?)?;
@@ -183,7 +194,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         return Err(Interrupted::new(signal, format!("{n_done} of {} tests are done", tests.len())).into());
     }
     if args.profile || args.trace.is_some() {
-        profiles(args, &tests, engine, printer, &mut out)?;
+        profiles(args, &tests, &mut model, printer, &mut out)?;
     }
     Ok(ExitStatus::Done)
 }
@@ -192,13 +203,13 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
 fn profiles(
     args: &Args,
     tests: &[Test],
-    engine: &mut Engine,
+    model: &mut Opened,
     printer: &Printer,
     out: &mut output::Output<'_>,
 ) -> Result<()> {
     let mut last = Vec::new();
     for test in tests {
-        let mut steps = profile::steps(test, engine, args.reps)?;
+        let mut steps = profile::steps(test, model, args.reps)?;
         let times = if args.profile { profile::times(&steps) } else { Vec::new() };
         for time in &times {
             out.op(time)?;

@@ -1,10 +1,11 @@
-//! Prints results as JSON lines, or as tables with a header before the first row.
+//! Prints results as JSON lines, as tables with a header before the first row, or as rows for other programs: `--output`.
 
 use anyhow::Result;
 
 use super::profile::OpTime;
 use super::record::Record;
 use super::roofline::Limit;
+use super::rows::{Format, Rows};
 use super::speculation::SpecRecord;
 use crate::printer::Printer;
 
@@ -12,6 +13,7 @@ use crate::printer::Printer;
 pub struct Output<'a> {
     printer: &'a Printer,
     json: bool,
+    rows: Option<Rows>,
     /// The current table.
     under: Table,
 }
@@ -29,7 +31,22 @@ enum Table {
 impl<'a> Output<'a> {
     /// Prints nothing yet.
     pub fn new(printer: &'a Printer, json: bool) -> Self {
-        Self { printer, json, under: Table::None }
+        Self { printer, json, rows: None, under: Table::None }
+    }
+
+    /// Prints measures in a form for other programs.
+    pub fn in_format(mut self, format: Option<Format>) -> Self {
+        self.json |= format == Some(Format::Jsonl);
+        self.rows = format.filter(|format| *format != Format::Jsonl).map(Rows::new);
+        self
+    }
+
+    /// Prints what comes behind the last row.
+    pub fn finish(&mut self) -> Result<()> {
+        match self.rows.as_ref().and_then(Rows::end) {
+            Some(end) => self.printer.data_line(end),
+            None => Ok(()),
+        }
     }
 
     /// Prints a limit of the machine; fails after a signal, since nothing else ends its measurement.
@@ -51,6 +68,10 @@ impl<'a> Output<'a> {
 
     /// Prints a test's result.
     pub fn measure(&mut self, r: &Record<'_>) -> Result<()> {
+        if let Some(rows) = &mut self.rows {
+            let text = rows.row(&serde_json::to_value(r)?);
+            return self.printer.data_line(text);
+        }
         if self.json {
             return self.printer.data_line(serde_json::to_string(r)?);
         }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use engine::{Engine, GraphProfile, GraphRun, TokenModel};
+use engine::{GraphProfile, GraphRun};
+use open_genie::Opened;
 use qnn_api::{ProfileEvent, ProfileLevel, ProfileUnit};
 use serde::Serialize;
 
@@ -52,21 +53,21 @@ pub struct OpTime {
 }
 
 /// Runs a test once to warm up, then with a profile: a prompt `reps` times, tokens once.
-pub fn steps(test: &Test, engine: &mut Engine, reps: usize) -> Result<Vec<Step>> {
-    measure::run(test, engine, 0)?;
+pub fn steps(test: &Test, model: &mut Opened, reps: usize) -> Result<Vec<Step>> {
+    measure::run(test, model.token_model(), 0)?;
     let profile = GraphProfile::keeping_runs(ProfileLevel::Detailed);
-    let tokens = measure::arbitrary(engine, engine.context_size());
+    let tokens = measure::arbitrary_of(model.token_model().vocab_size(), model.context_size());
     let reps = if matches!(test, Test::Prefill(_)) { reps } else { 1 };
     let mut steps = Vec::new();
     for _ in 0..reps {
-        let pieces = measure::ready(test, engine, &tokens)?;
-        engine.executor_mut().set_profile(Some(profile.clone()));
+        let pieces = measure::ready(test, model.token_model(), &tokens)?;
+        model.set_graph_profile(Some(profile.clone()));
         for piece in pieces {
             let began = Instant::now();
-            engine.process(piece)?;
+            model.token_model().process(piece)?;
             steps.push(Step { test: *test, began, wall: began.elapsed(), runs: profile.take_runs() });
         }
-        engine.executor_mut().set_profile(None);
+        model.set_graph_profile(None);
     }
     Ok(steps)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use engine::calibrate::median;
-use open_genie::Model;
+use open_genie::Opened;
 use serde::Serialize;
 
 use super::measure::Test;
@@ -42,7 +42,7 @@ pub struct Machine {
 
 impl RunMetadata {
     /// Of an open bundle on this machine.
-    pub fn new(model: &Model) -> Result<Self, open_genie::Error> {
+    pub fn new(model: &Opened) -> Result<Self, open_genie::Error> {
         let (calibration, threads) = (model.calibration()?, model.threads());
         let (backend, machine) = (calibration.backend(), calibration.machine());
         Ok(Self {
@@ -58,7 +58,10 @@ impl RunMetadata {
             build: env!("CARGO_PKG_VERSION"),
             bundle: model.bundle().path().display().to_string(),
             backend: format!("{} {}", backend.name, backend.build_id),
-            policy: model.engine().policy().name(),
+            policy: match model {
+                Opened::Plain(model) => model.engine().policy().name(),
+                Opened::Fused(_) => "fused",
+            },
         })
     }
 }

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use engine::Engine;
+use open_genie::{Model, Opened};
 use qnn_host::weight_traffic::Traffic;
 
 /// The work per token; `None` if unknown.
@@ -19,8 +19,27 @@ pub struct WeightTraffic {
 
 impl WeightTraffic {
     /// Reads the header of each binary.
-    pub fn of(engine: &Engine, ctx_bins: &[PathBuf]) -> Result<Self> {
-        let layout = engine.layout();
+    pub fn of(model: &Opened) -> Result<Self> {
+        match model {
+            Opened::Plain(model) => Self::of_plain(model),
+            Opened::Fused(model) => {
+                let (layout, ctx_bins) = (model.runner().layout(), &model.bundle().config().engine().ctx_bins);
+                let graphs = vec![(layout.single.binary, layout.single.info.name.as_str())];
+                Self::of_graphs(ctx_bins, graphs, layout.vocab_size)
+            }
+        }
+    }
+
+    /// The same of plain graphs.
+    pub fn of_plain(model: &Model) -> Result<Self> {
+        let (layout, ctx_bins) = (model.engine().layout(), &model.bundle().config().engine().ctx_bins);
+        // Sorted by CL, then AR: the first one is the smallest.
+        let smallest = layout.splits.iter().map(|split| split.graph(0));
+        let graphs = smallest.map(|graph| (graph.binary, graph.info.name.as_str())).collect();
+        Self::of_graphs(ctx_bins, graphs, layout.vocab_size)
+    }
+
+    fn of_graphs(ctx_bins: &[PathBuf], graphs: Vec<(usize, &str)>, vocab_size: usize) -> Result<Self> {
         let mut files = Vec::with_capacity(ctx_bins.len());
         for path in ctx_bins {
             let traffic = Traffic::of_file(path).with_context(|| format!("cannot read `{}`", path.display()))?;
@@ -28,13 +47,11 @@ impl WeightTraffic {
             files.push(traffic);
         }
         let mut reads = Vec::new();
-        // Sorted by CL, then AR: the first one is the smallest.
-        for split in &layout.splits {
-            let graph = split.graph(0);
-            reads.extend(files[graph.binary].graph(&graph.info.name).unwrap_or_default());
+        for (binary, name) in graphs {
+            reads.extend(files[binary].graph(name).unwrap_or_default());
         }
         let products = || reads.iter().filter(|read| read.products > 0);
-        let head = products().next_back().filter(|read| read.width == layout.vocab_size as u64);
+        let head = products().next_back().filter(|read| read.width == vocab_size as u64);
         let all: u64 = products().map(|read| read.products).sum();
         Ok(Self {
             step_bytes: Some(reads.iter().map(|read| read.bytes).sum()),

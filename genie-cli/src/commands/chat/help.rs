@@ -10,7 +10,7 @@ pub const TEXT: &str = "\
 /model BUNDLE     go on with another model
 /regen            generate the last reply again
 /save DIR         keep the conversation
-/set NAME VALUE   temp, top-k, top-p, seed, repetition-penalty, max-tokens
+/set NAME VALUE   temp, top-k, top-p, min-p, seed, max-tokens: any flag of sampling without its dashes
 /stats            times and rates of the last reply
 /system TEXT      set the system message; without a text, remove it
 /undo             take the last message and its reply back

@@ -32,13 +32,13 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             "config": source.name,
             "api": args.api.to_string(),
             "usable": found.is_usable(),
-            "oldest-api": found.oldest.map(|api| api.to_string()),
+            "oldest_api": found.oldest.map(|api| api.to_string()),
             "problems": list(&found.problems),
             "unsupported": list(&found.unsupported),
             "files": list(&found.files),
             "rejected": list(&found.rejected),
             "warnings": list(&found.warnings),
-            "warnings-on-embedded": list(&found.on_embedded),
+            "warnings_on_embedded": list(&found.on_embedded),
         }))?;
     } else {
         for (label, problems) in kinds(&found) {

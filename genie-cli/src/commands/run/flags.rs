@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use crate::args::number;
 use crate::args::{
     BackendArgs, BundleArgs, ChatArgs, EmbeddingFile, GrammarArgs, ImageArgs, LongContextArgs, LoraArgs, PolicyArg,
-    SamplerArgs, SocArgs, SpeculationArgs, ThreadArgs,
+    SamplerArgs, SocArgs, SpeculationArgs, StopArgs, ThreadArgs,
 };
 
 /// Flags of `genie run`.
@@ -40,10 +40,8 @@ pub struct Args {
     /// (default), `native` (the type of the graphs' input), `ufixed8`, `ufixed16`, `sfixed8` or `sfixed16`.
     #[arg(long, value_name = "FILE[,TYPE[,SCALE,OFFSET]]", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens"])]
     pub embedding_file: Option<EmbeddingFile>,
-    /// Largest number of tokens to generate [default: the config's; else 200 for the demo; else until the context is full;
-    /// with `--save` at most half of what the context still holds, so that a next turn fits].
-    #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::count_u32)]
-    pub max_tokens: Option<u32>,
+    #[command(flatten)]
+    pub stops: StopArgs,
     /// Give the prompt as it is, also where the bundle has a chat template.
     #[arg(long, conflicts_with_all = ["chat_template", "system"])]
     pub raw: bool,
@@ -70,6 +68,9 @@ pub struct Args {
     /// Include the backend's per-graph timings under `graphs`. Adds overhead.
     #[arg(long, value_enum, value_name = "LEVEL", requires = "profile")]
     pub graph_profile: Option<GraphProfileArg>,
+    /// Note how likely each token was, and the N most likely ones, in the record of `--json`.
+    #[arg(long, value_name = "N", value_parser = number::count, requires = "json")]
+    pub logprobs: Option<usize>,
     #[command(flatten)]
     pub grammar: GrammarArgs,
     #[command(flatten)]
@@ -117,6 +118,7 @@ pub enum GraphProfileArg {
 
 /// What is kept between runs, and the layout of the cache.
 #[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Sessions and caches")]
 pub struct SavedArgs {
     /// Save the dialog into this folder at the end: Genie's files, and a snapshot with checksums.
     #[arg(long, value_name = "DIR")]

@@ -55,6 +55,7 @@ pub(super) fn keeps_pace(n: usize, rules: &ServeRules, times: &StepTimes) -> boo
         prompt: 1,
         prompt_due: true,
         fused: rules.mixing == super::Mixing::Fused,
+        row_for_reply: rules.row_for_reply,
         target_us: rules.target_us.map(|us| us as f64),
     };
     choose(times, demand).is_some_and(|choice| choice.in_time)

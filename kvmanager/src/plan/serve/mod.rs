@@ -95,6 +95,10 @@ pub struct ServeRules {
     pub mixing: Mixing,
     /// Most replies that have rows in one step.
     pub replies_a_step: usize,
+    /// Most prompts that have rows in one step.
+    pub prompts_a_step: usize,
+    /// The last row of a step of several is a reply's or empty, as that of a fused graph: a prompt has one row fewer than the width.
+    pub row_for_reply: bool,
     /// Most requests that have rows in the cache.
     pub most_running: usize,
     /// Most rows of prompts in one step (Genie's `prefill-chunk-size`).
@@ -112,6 +116,8 @@ impl Default for ServeRules {
         Self {
             mixing: Mixing::Fused,
             replies_a_step: usize::MAX,
+            prompts_a_step: usize::MAX,
+            row_for_reply: false,
             most_running: crate::SeqId::COUNT,
             prefill_chunk: usize::MAX,
             target_us: None,

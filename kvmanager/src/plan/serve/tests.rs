@@ -130,6 +130,13 @@ impl World {
         ids.sort_unstable();
         ids.dedup();
         prop_assert_eq!(ids.len(), tick.rows.len(), "a request is there once");
+        let of_prompts = tick.rows.iter().filter(|rows| rows.prefill).count();
+        if self.rules.row_for_reply && tick.width > 1 {
+            let n: usize = tick.rows.iter().filter(|rows| rows.prefill).map(|rows| rows.n).sum();
+            prop_assert!(n < tick.width, "the last row is a reply's: {:?}", tick);
+        }
+        prop_assert!(of_prompts <= self.rules.prompts_a_step, "{:?}", tick);
+        prop_assert!(tick.rows.len() - of_prompts <= self.rules.replies_a_step, "{:?}", tick);
         for &TickRows { id, n, prefill } in &tick.rows {
             let c = &mut self.clients[id as usize];
             prop_assert_eq!(prefill, c.phase == Phase::Prefill);
@@ -195,15 +202,28 @@ fn rules() -> impl Strategy<Value = ServeRules> {
     let mixing = prop::sample::select(vec![Mixing::Fused, Mixing::Fused, Mixing::Alternating, Mixing::PrefillFirst]);
     let replies = prop::sample::select(vec![1, 2, usize::MAX]);
     let target = prop::option::of(5_000_u64..300_000);
-    (mixing, replies, 1_usize..10, 1_usize..40, target, 0_u64..50_000, 0_u64..5_000).prop_map(
-        |(mixing, replies_a_step, most_running, prefill_chunk, target_us, ageing_us, coalesce_us)| ServeRules {
+    let prompts = prop::sample::select(vec![1, 2, usize::MAX]);
+    (mixing, (replies, prompts, any::<bool>()), 1_usize..10, 1_usize..40, target, 0_u64..50_000, 0_u64..5_000).prop_map(
+        |(
             mixing,
-            replies_a_step,
+            (replies_a_step, prompts_a_step, row_for_reply),
             most_running,
             prefill_chunk,
             target_us,
             ageing_us,
             coalesce_us,
+        )| {
+            ServeRules {
+                mixing,
+                replies_a_step,
+                prompts_a_step,
+                row_for_reply,
+                most_running,
+                prefill_chunk,
+                target_us,
+                ageing_us,
+                coalesce_us,
+            }
         },
     )
 }
@@ -271,10 +291,47 @@ fn replies_come_before_prompts_in_one_step() {
 }
 
 #[test]
+fn a_prompt_leaves_the_last_row_to_a_reply_where_graphs_do() {
+    let pairs = ServeRules { replies_a_step: 1, prompts_a_step: 1, row_for_reply: true, ..ServeRules::default() };
+    for (todo, width, n) in [(7, 8, 7), (8, 8, 7), (40, 32, 31), (1, 1, 1)] {
+        let tick = plan(&[request(2, Phase::Prefill, todo)], 200, &pairs);
+        assert_eq!((tick.width, tick.rows), (width, vec![TickRows { id: 2, n, prefill: true }]), "{todo} tokens");
+    }
+}
+
+#[test]
 fn a_request_that_lacks_rows_is_not_overtaken() {
     let requests = [request(1, Phase::Decode, 1), request(2, Phase::Waiting, 40), request(3, Phase::Waiting, 2)];
     assert_eq!(plan(&requests, 30, &ServeRules::default()).start, [0_u64; 0]);
     assert_eq!(plan(&requests, 60, &ServeRules::default()).start, [2, 3]);
+}
+
+#[test]
+fn rows_promised_to_others_are_not_given_away() {
+    // The first has 5 rows ahead of it, the second 44, the third 6.
+    let requests = [request(1, Phase::Decode, 1), request(2, Phase::Waiting, 40), request(3, Phase::Waiting, 2)];
+    for (free, start) in [(48, &[][..]), (49, &[2]), (54, &[2]), (55, &[2, 3])] {
+        assert_eq!(plan(&requests, free, &ServeRules::default()).start, start, "{free} rows");
+    }
+}
+
+#[test]
+fn a_prompt_has_the_rows_of_a_chunk_and_one_is_kept_for_it() {
+    let chunk = ServeRules { prefill_chunk: 5, ..ServeRules::default() };
+    assert_eq!(plan(&[request(1, Phase::Prefill, 40)], 200, &chunk).n_rows(), 5);
+    // A reply and the first prompt need a row each.
+    let requests = [request(1, Phase::Decode, 1), request(2, Phase::Prefill, 40)];
+    assert_eq!(plan(&requests, 1, &ServeRules::default()).park, [2]);
+    assert_eq!(plan(&requests, 2, &ServeRules::default()).park, [0_u64; 0]);
+}
+
+#[test]
+fn parked_ones_start_first_and_no_one_waits_for_more_than_may_run() {
+    let mut requests = [request(1, Phase::Waiting, 4), request(2, Phase::Parked, 4)];
+    requests[0].priority = 9;
+    let one = ServeRules { most_running: 1, coalesce_us: 5_000, ..ServeRules::default() };
+    assert_eq!(plan(&requests, 100, &one).start, [2]);
+    assert_eq!(plan(&requests[..1], 100, &one).start, [1]);
 }
 
 #[test]
@@ -303,4 +360,6 @@ fn the_first_waits_for_others_while_nothing_runs() {
     let tick = plan(&requests, 100, &rules);
     assert_eq!((tick.wait_until_us, tick.rows.len()), (Some(5_001), 0));
     assert_eq!(plan(&[request(2, Phase::Decode, 1), requests[0]], 100, &rules).start, [1]);
+    // One that was parked goes on at once.
+    assert_eq!(plan(&[request(1, Phase::Parked, 4)], 100, &rules).start, [1]);
 }

@@ -27,8 +27,10 @@ pub fn plan_tick(state: &ServeState<'_>, rules: &ServeRules, times: &StepTimes) 
     }
     let mut replies: Vec<&ServeRequest> = running.iter().copied().filter(|r| r.phase == Phase::Decode).collect();
     replies.sort_by_key(|request| (request.last_us, request.started, request.id));
-    let prompts: Vec<&ServeRequest> = running.iter().copied().filter(|r| r.phase != Phase::Decode).collect();
-    let Some(choice) = chosen(state, rules, times, &replies, &prompts) else { return tick };
+    let all_prompts = running.iter().copied().filter(|r| r.phase != Phase::Decode);
+    let n_prefilling = all_prompts.clone().count();
+    let prompts: Vec<&ServeRequest> = all_prompts.take(rules.prompts_a_step.max(1)).collect();
+    let Some(choice) = chosen(state, rules, times, &replies, (&prompts, n_prefilling)) else { return tick };
     tick.width = choice.width;
     let mut drafts = choice.drafts;
     for request in &replies[..choice.replies] {
@@ -89,17 +91,18 @@ fn chosen(
     rules: &ServeRules,
     times: &StepTimes,
     replies: &[&ServeRequest],
-    prompts: &[&ServeRequest],
+    (prompts, n_prefilling): (&[&ServeRequest], usize),
 ) -> Option<Choice> {
     let prompt = prompts.iter().map(|request| request.todo).sum::<usize>().min(rules.prefill_chunk.max(1));
     let demand = Demand {
         replies: replies.len(),
         most_replies: rules.replies_a_step,
-        in_round: replies.len() + prompts.len(),
+        in_round: replies.len() + n_prefilling,
         drafts: replies.iter().map(|request| request.draft).sum(),
         prompt,
         prompt_due: prompt > 0 && !state.had_prefill,
         fused: true,
+        row_for_reply: rules.row_for_reply,
         target_us: rules.target_us.map(|us| us as f64),
     };
     let of_prompts = Demand { replies: 0, drafts: 0, prompt_due: false, ..demand };

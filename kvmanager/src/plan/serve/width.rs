@@ -64,6 +64,8 @@ pub(super) struct Demand {
     pub(super) prompt_due: bool,
     /// Prompts and replies can be in one step.
     pub(super) fused: bool,
+    /// The last row of a step of several is a reply's, or empty.
+    pub(super) row_for_reply: bool,
     pub(super) target_us: Option<f64>,
 }
 
@@ -81,7 +83,8 @@ pub(super) struct Choice {
 
 /// Chooses; `None` if nothing waits.
 pub(super) fn choose(times: &StepTimes, demand: Demand) -> Option<Choice> {
-    let Demand { replies, most_replies, drafts, prompt, fused, prompt_due, target_us, in_round } = demand;
+    let Demand { replies, most_replies, drafts, prompt, fused, row_for_reply, prompt_due, target_us, in_round } =
+        demand;
     let at_once = most_replies.max(1);
     // Steps that a round of all replies takes with `n` in each.
     let steps = |n: usize| in_round.max(1).div_ceil(n.max(1)) as f64;
@@ -93,7 +96,8 @@ pub(super) fn choose(times: &StepTimes, demand: Demand) -> Option<Choice> {
         for with_replies in [true, false] {
             let n = if with_replies { replies.min(at_once).min(time.width) } else { 0 };
             let mut room = time.width - n;
-            let n_prompt = if n > 0 && !fused { 0 } else { prompt.min(room) };
+            let most_prompt = time.width - usize::from(row_for_reply && time.width > 1);
+            let n_prompt = if n > 0 && !fused { 0 } else { prompt.min(room).min(most_prompt) };
             // Drafts have what prompts leave only where those are not due; a prompt still gets a row.
             let kept_for_prompt = usize::from(n_prompt > 0 && prompt_due);
             let n_drafts = if n > 0 { drafts.min(room.saturating_sub(kept_for_prompt)) } else { 0 };
@@ -153,6 +157,7 @@ mod tests {
             prompt,
             prompt_due: false,
             fused: true,
+            row_for_reply: false,
             target_us,
         }
     }

@@ -3,16 +3,23 @@
 //! *Layouts* (f32, `Q` queries in whole tiles; query `g * rows + i` is head `head0 + g`, row `row0 + i`):
 //!
 //! ```text
-//! state   values[Q][value_stride]  highest[Q]  sum[Q]      running, without and with the division still to come
+//! state   values[Q][value_stride]  highest[Q]  total[Q][2 * LANES]      running; the division is still to come
 //! work    queries[Q][COLS]  scores[Q][COLS]                then, for packed blocks, keys[dim][COLS] values[COLS][value_stride]
 //! ```
+//!
+//! *The bits of a result do not depend on how the columns are cut into blocks and spans*, as long as their order is the same and
+//! no ranges are joined: weights are relative to a power of two (`highest` is its exponent), so that a new maximum changes no
+//! digit of what was added before; weighted values are added one after the other; and the total has twice the digits of a
+//! number, so that the order of its parts is not seen in the result. A token then has the same result as one of many new rows
+//! and as the only one behind a cache that holds the others.
 
 use super::super::float::{Elem, with_elem};
 use super::super::simd::Simd;
-use super::super::softmax::{exp_sum, maximum, scale};
+use super::super::softmax::{maximum, scale};
 use super::ahead::Ahead;
 use super::source::{Source, with_source};
-use super::team::Plan;
+use super::team::{DIRECT_QUERIES, Plan, whole_tiles};
+use super::weights::{Total, exponent, power, weigh};
 use super::{Attention, COLS, Span, direct, mask, packed};
 
 /// The queries of a task.
@@ -61,7 +68,7 @@ impl<'a> Block<'a> {
         work: *mut f32,
         mask_highest: *const f32,
     ) -> Self {
-        let padded = plan.queries();
+        let padded = whole_tiles(at.heads * at.rows);
         let value_stride = plan.value_stride;
         let highest = state.wrapping_add(padded * value_stride);
         let scores = work.wrapping_add(padded * COLS);
@@ -79,7 +86,7 @@ impl<'a> Block<'a> {
             keys,
             values: keys.wrapping_add(plan.dim * COLS),
             mask_highest,
-            direct: plan.direct,
+            direct: plan.direct || at.heads * at.rows <= DIRECT_QUERIES,
         }
     }
 
@@ -101,7 +108,7 @@ impl<'a> Block<'a> {
             self.queries.write_bytes(0, self.padded * COLS);
             for query in 0..self.padded {
                 *self.highest.add(query) = f32::NEG_INFINITY;
-                *self.total.add(query) = 0.0;
+                Total::none(s).store(s, self.total::<S>(query));
             }
         }
         for query in 0..self.count() {
@@ -209,6 +216,12 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Where a query's total is.
+    #[inline(always)]
+    fn total<S: Simd>(&self, query: usize) -> *mut f32 {
+        self.total.wrapping_add(query * 2 * S::LANES)
+    }
+
     /// Turns a query's scores into weights relative to its new maximum, and scales what was added before.
     ///
     /// # Safety
@@ -219,16 +232,17 @@ impl<'a> Block<'a> {
         unsafe {
             let scores = self.scores.add(query * COLS);
             let before = *self.highest.add(query);
-            let now = before.max(maximum(s, scores, count));
+            let now = before.max(exponent(maximum(s, scores, count)));
+            let mut total = Total::load(s, self.total::<S>(query));
             if now > before {
                 *self.highest.add(query) = now;
                 if before > f32::NEG_INFINITY {
-                    let factor = (before - now).exp();
-                    *self.total.add(query) *= factor;
+                    let factor = power(before - now);
+                    total = total.scaled(s, factor);
                     scale(s, self.sums.add(query * self.value_stride), self.value_stride, factor);
                 }
             }
-            *self.total.add(query) += exp_sum(s, scores, count, now);
+            weigh(s, scores, count, now, total).store(s, self.total::<S>(query));
         }
     }
 
@@ -242,15 +256,17 @@ impl<'a> Block<'a> {
             // SAFETY: both states hold this query.
             unsafe {
                 let their_highest = *other.add(self.padded * self.value_stride + query);
-                let their_total = *other.add(self.padded * (self.value_stride + 1) + query);
+                let theirs = other.add(self.padded * (self.value_stride + 1) + query * 2 * S::LANES);
+                let their_total = Total::load(s, theirs);
                 if their_highest == f32::NEG_INFINITY {
                     continue;
                 }
-                let (highest, total) = (self.highest.add(query), self.total.add(query));
+                let highest = self.highest.add(query);
                 let now = their_highest.max(*highest);
-                let (mine, theirs) = ((*highest - now).exp(), (their_highest - now).exp());
+                let (mine, theirs) = (power(*highest - now), power(their_highest - now));
                 *highest = now;
-                *total = *total * mine + their_total * theirs;
+                let total = Total::load(s, self.total::<S>(query)).scaled(s, mine);
+                total.join(s, their_total.scaled(s, theirs)).store(s, self.total::<S>(query));
                 let (to, from) = (self.sums.add(query * self.value_stride), other.add(query * self.value_stride));
                 for i in (0..self.value_stride).step_by(S::LANES) {
                     let sum = s.mul(s.load(to.add(i)), s.splat(mine));
@@ -272,7 +288,8 @@ impl<'a> Block<'a> {
             // SAFETY: the state holds this query; its result lies inside `out`.
             unsafe {
                 let from = self.sums.add(query * self.value_stride);
-                scale(s, from, self.job.dim, 1.0 / *self.total.add(query));
+                let total = Total::load(s, self.total::<S>(query)).value(s);
+                scale(s, from, self.job.dim, 1.0 / total);
                 self.job.out.ptr().add(to).copy_from_nonoverlapping(from, self.job.dim);
             }
         }

@@ -10,6 +10,9 @@
 //! at all by that rule: it gets the softmax of all its scores, finite and exact. Masks are added
 //! relative to the row's highest, so large ones cost no digits.
 //!
+//! Neighbouring rows share such a block while they see much the same (`blocks`): rows of sequences in one cache do not compute
+//! each other's columns.
+//!
 //! *Method*: blocks of up to `COLS` visible columns, softmax kept online (running maximum, sum and weighted values for each
 //! query), all query heads of a group and several rows in one pass. Two ways to multiply: *direct* from memory for few
 //! queries, where reading keys and values is all the cost, and *packed* for many, where a block is widened into the cache
@@ -18,18 +21,22 @@
 
 mod ahead;
 mod block;
+mod blocks;
 mod direct;
 pub mod mask;
 mod packed;
+#[cfg(test)]
+mod same_bits;
 mod source;
 mod team;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 use super::simd::A_STRIDE;
 use super::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, Worker};
-pub use source::{QuantisedRows, Rows};
+pub use source::{GridRows, QuantisedRows, Rows};
 
 /// Longest head that these kernels take.
 pub const MAX_DIM: usize = A_STRIDE;

@@ -19,6 +19,16 @@ pub struct QuantisedRows<'a> {
     pub offset: i32,
 }
 
+/// Keys or values as f32 that were rounded to the grid of quantised ones: whole multiples of `scale`, at most 2^16 of them. They
+/// are multiplied as the same numbers are once a cache holds them quantised, so that results have the same bits.
+#[derive(Clone, Copy)]
+pub struct GridRows<'a> {
+    /// The numbers.
+    pub numbers: &'a [f32],
+    /// Step of the grid.
+    pub scale: f32,
+}
+
 /// Keys or values of a span.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
@@ -26,6 +36,8 @@ pub enum Rows<'a> {
     Floats(Floats<'a>),
     /// Quantised values.
     Quantised(QuantisedRows<'a>),
+    /// Numbers of a grid.
+    Grid(GridRows<'a>),
 }
 
 impl Rows<'_> {
@@ -34,6 +46,7 @@ impl Rows<'_> {
         match self {
             Self::Floats(floats) => floats.len(),
             Self::Quantised(rows) => rows.bytes.len(),
+            Self::Grid(rows) => rows.numbers.len(),
         }
     }
 
@@ -43,17 +56,19 @@ impl Rows<'_> {
         match self {
             Self::Floats(floats) => floats.ty().size_bytes(),
             Self::Quantised(_) => 1,
+            Self::Grid(_) => size_of::<f32>(),
         }
     }
 
     /// Where element `i` is, or would be.
     #[inline(always)]
     pub(super) fn place(&self, i: usize) -> *const u8 {
-        let bytes = match self {
-            Self::Floats(floats) => floats.bytes(),
-            Self::Quantised(rows) => rows.bytes,
+        let start = match self {
+            Self::Floats(floats) => floats.bytes().as_ptr(),
+            Self::Quantised(rows) => rows.bytes.as_ptr(),
+            Self::Grid(rows) => rows.numbers.as_ptr().cast(),
         };
-        bytes.as_ptr().wrapping_add(i * self.size_bytes())
+        start.wrapping_add(i * self.size_bytes())
     }
 
     /// Factor that products with these elements still lack.
@@ -62,6 +77,7 @@ impl Rows<'_> {
         match self {
             Self::Floats(_) => 1.0,
             Self::Quantised(rows) => rows.scale,
+            Self::Grid(rows) => rows.scale,
         }
     }
 }
@@ -184,6 +200,46 @@ impl Source for Centred {
     }
 }
 
+/// Numbers of a grid, as whole numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Whole {
+    numbers: *const f32,
+    inverse: f32,
+}
+
+impl Whole {
+    #[inline(always)]
+    pub(super) fn new(rows: &GridRows<'_>) -> Self {
+        Self { numbers: rows.numbers.as_ptr(), inverse: 1.0 / rows.scale }
+    }
+}
+
+impl Source for Whole {
+    const BYTES: usize = 4;
+
+    #[inline(always)]
+    fn from(self, i: usize) -> Self {
+        Self { numbers: self.numbers.wrapping_add(i), ..self }
+    }
+
+    #[inline(always)]
+    fn start(self) -> *const u8 {
+        self.numbers.cast()
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, i: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        s.round(s.mul(unsafe { s.load(self.numbers.add(i)) }, s.splat(self.inverse)))
+    }
+
+    #[inline(always)]
+    unsafe fn load_first<S: Simd>(self, s: S, i: usize, n: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        s.round(s.mul(unsafe { s.load_first(self.numbers.add(i), n) }, s.splat(self.inverse)))
+    }
+}
+
 impl Load for u8 {
     #[inline(always)]
     unsafe fn get(p: *const Self) -> f32 {
@@ -210,6 +266,10 @@ macro_rules! with_source {
             }
             $crate::kernels::attention::Rows::Quantised(rows) => {
                 let $source = $crate::kernels::attention::source::Centred::new(rows);
+                $body
+            }
+            $crate::kernels::attention::Rows::Grid(rows) => {
+                let $source = $crate::kernels::attention::source::Whole::new(rows);
                 $body
             }
         }

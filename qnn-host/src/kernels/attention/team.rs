@@ -2,11 +2,13 @@
 //!
 //! A task is a key head, a part of its query heads, a block of rows, and (with few queries and few heads) a range of columns.
 //! Ranges leave partial results - maximum, sum, weighted values for each query - that are joined after a barrier.
+//! Which rows share a block depends on the mask ([`super::blocks`]), unless columns are divided.
 
 use super::super::isa::simd_fn;
 use super::super::simd::Simd;
 use super::super::{Isa, SharedMut};
 use super::block::{Block, Queries};
+use super::blocks::{self, Blocks};
 use super::{Attention, COLS, mask};
 use crate::pool::Worker;
 
@@ -15,7 +17,7 @@ const MAX_QUERIES: usize = 128;
 /// Rounds queries up to whole register tiles of any instruction set.
 const QUERY_UNIT: usize = 12;
 /// Up to this number of queries of a task are multiplied directly from memory.
-const DIRECT_QUERIES: usize = 16;
+pub(super) const DIRECT_QUERIES: usize = 16;
 /// Masks up to this size are looked through by each thread for itself, which is cheaper than a barrier.
 const SMALL_MASK: usize = 16 << 10;
 /// Shortest range of columns that is worth a task.
@@ -31,9 +33,11 @@ pub(super) struct Plan {
     pub(super) dim: usize,
     /// Numbers from query to query in the weighted values: `dim` in whole pairs of vectors.
     pub(super) value_stride: usize,
+    /// Numbers of a query's total: two vectors.
+    total_len: usize,
     /// Query heads of a task.
     part: usize,
-    /// Rows of a task.
+    /// Most rows of a task.
     block: usize,
     /// Stretches of all spans together.
     stretches: usize,
@@ -72,6 +76,7 @@ impl Plan {
             group,
             dim,
             value_stride: dim.next_multiple_of(vector_pair(isa)),
+            total_len: vector_pair(isa),
             part,
             block,
             stretches: lens.map(mask::stretches).sum(),
@@ -85,34 +90,31 @@ impl Plan {
         self.group.div_ceil(self.part)
     }
 
-    fn blocks(&self) -> usize {
-        self.rows.div_ceil(self.block)
-    }
-
-    /// Queries of a task, in whole tiles.
+    /// Most queries of a task, in whole tiles.
     pub(super) fn queries(&self) -> usize {
-        (self.part * self.block).next_multiple_of(QUERY_UNIT)
+        whole_tiles(self.part * self.block)
     }
 
-    /// Tasks of one range.
-    fn tasks(&self) -> usize {
-        self.kv_heads * self.parts() * self.blocks()
+    /// Tasks of one range, of `blocks` blocks.
+    fn tasks(&self, blocks: usize) -> usize {
+        self.kv_heads * self.parts() * blocks
     }
 
-    /// Classes of all blocks of rows.
+    /// Classes of all rows, and the highest mask value of each.
     fn map_len(&self) -> usize {
-        self.blocks() * self.stretches + self.rows
+        self.rows * self.stretches + self.rows
     }
 
-    /// A range's results: weighted values, maximum and sum of each query.
+    /// A range's results: weighted values, maximum and total of each query.
     fn partial_len(&self) -> usize {
-        self.queries() * (self.value_stride + 2)
+        self.queries() * (self.value_stride + 1 + self.total_len)
     }
 
     /// Scratch that threads share.
     pub(super) fn shared_len(&self) -> usize {
         let map = if self.small_mask { 0 } else { self.map_len() };
-        let partials = if self.ranges > 1 { self.tasks() * self.ranges * self.partial_len() } else { 0 };
+        let blocks = self.rows.div_ceil(self.block);
+        let partials = if self.ranges > 1 { self.tasks(blocks) * self.ranges * self.partial_len() } else { 0 };
         map + partials
     }
 
@@ -120,8 +122,13 @@ impl Plan {
     pub(super) fn own_len(&self) -> usize {
         let map = if self.small_mask { self.map_len() } else { 0 };
         let packed = if self.direct { 0 } else { self.dim * COLS + COLS * self.value_stride };
-        map + 2 * self.queries() * COLS + self.partial_len() + packed
+        map + blocks::scratch_len(self.rows, self.stretches) + 2 * self.queries() * COLS + self.partial_len() + packed
     }
+}
+
+/// Queries in whole register tiles of any instruction set.
+pub(super) fn whole_tiles(queries: usize) -> usize {
+    queries.next_multiple_of(QUERY_UNIT)
 }
 
 simd_fn! {
@@ -155,16 +162,16 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
         // SAFETY: the map is the first part of the shared scratch.
         (shared, own, unsafe { shared.add(map_len) })
     };
-    let highest = map.wrapping_add(plan.blocks() * plan.stretches);
-    // Each thread looks at all blocks of rows for itself, or at those that it takes.
+    let highest = map.wrapping_add(plan.rows * plan.stretches);
+    // Each thread looks at all rows for itself, or at those that it takes.
     let mut block = if plan.small_mask { 0 } else { worker.take() };
-    while block < plan.blocks() {
-        let row0 = block * plan.block;
-        // SAFETY: the block's classes and its rows' numbers lie inside the map; only one thread (or each in its own map) looks
-        // at this block.
-        unsafe {
-            let (highest, to) = (highest.add(row0), map.add(block * plan.stretches));
-            mask::classify(s, job.mask, row0, plan.block.min(plan.rows - row0), lens.clone(), highest, to);
+    while block * plan.block < plan.rows {
+        for row in block * plan.block..plan.rows.min((block + 1) * plan.block) {
+            // SAFETY: the row's classes and its number lie inside the map; only one thread (or each in its own map) looks at it.
+            unsafe {
+                let to = map.add(row * plan.stretches);
+                mask::classify(s, job.mask, row, 1, lens.clone(), highest.add(row), to);
+            }
         }
         block = if plan.small_mask { block + 1 } else { worker.take() };
     }
@@ -172,18 +179,24 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
         worker.barrier();
     }
 
-    let tasks = plan.tasks();
+    // SAFETY: the classes were written by this thread or before the barrier; this thread's scratch is laid out by `own_len`.
+    let (mut blocks, own) = unsafe {
+        let classes = std::slice::from_raw_parts(map, plan.rows * plan.stretches);
+        let len = blocks::scratch_len(plan.rows, plan.stretches);
+        let part = std::slice::from_raw_parts_mut(own, len);
+        let even = plan.ranges > 1 || job.mask.is_none();
+        (Blocks::new(classes, plan.rows, plan.stretches, plan.block, even, part), own.add(len))
+    };
+    let tasks = plan.tasks(blocks.len());
     // Long rows first: with a causal mask most is visible to the last rows.
     for number in worker.tasks(tasks * plan.ranges) {
         let (task, range) = (tasks - 1 - number / plan.ranges, number % plan.ranges);
-        let queries = place(job, plan, task);
-        // SAFETY: this thread's scratch is laid out by `own_len`; the map holds all blocks' classes, written by this thread or
-        // before the barrier; a partial result belongs to one task and range.
+        let queries = place(job, plan, &blocks, task);
+        // SAFETY: this thread's scratch is laid out by `own_len`; a partial result belongs to one task and range.
         unsafe {
             let state = if plan.ranges > 1 { partials.add(number * plan.partial_len()) } else { own };
             let block = Block::new(job, plan, queries, state, own.add(plan.partial_len()), highest.add(queries.row0));
-            let classes =
-                std::slice::from_raw_parts(map.add(queries.row0 / plan.block * plan.stretches), plan.stretches);
+            let classes = blocks.classes(queries.row0, queries.rows);
             block.begin(s);
             block.absorb_range(s, classes, range, plan.ranges);
             if plan.ranges == 1 {
@@ -194,7 +207,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
     if plan.ranges > 1 {
         worker.barrier();
         for number in worker.tasks(tasks) {
-            let queries = place(job, plan, tasks - 1 - number);
+            let queries = place(job, plan, &blocks, tasks - 1 - number);
             // SAFETY: the ranges of this task were finished before the barrier; this thread alone joins them.
             unsafe {
                 let first = partials.add(number * plan.ranges * plan.partial_len());
@@ -211,16 +224,17 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
 
 /// Which queries task `task` is about.
 #[inline(always)]
-fn place(job: &Attention<'_>, plan: &Plan, task: usize) -> Queries {
+fn place(job: &Attention<'_>, plan: &Plan, blocks: &Blocks<'_>, task: usize) -> Queries {
     // Heads vary fastest: neighbours in time share a block of rows, hence its length.
     let (block, rest) = (task / (plan.kv_heads * plan.parts()), task % (plan.kv_heads * plan.parts()));
     let (kv_head, part) = (rest / plan.parts(), rest % plan.parts());
-    let (row0, first) = (block * plan.block, part * plan.part);
+    let (rows, first) = (blocks.rows(block), part * plan.part);
+    debug_assert!(rows.end <= job.rows, "blocks are of the job's rows");
     Queries {
         kv_head,
         head0: kv_head * plan.group + first,
         heads: plan.part.min(plan.group - first),
-        row0,
-        rows: plan.block.min(job.rows - row0),
+        row0: rows.start,
+        rows: rows.len(),
     }
 }

@@ -16,6 +16,8 @@ struct Problem {
     past: usize,
     /// Past columns that are visible; the new ones are causal.
     valid: usize,
+    /// Sequences that share the visible past evenly; rows belong to them in turn, in runs of three.
+    owners: usize,
     /// Rows from here on are padding: hidden all over.
     real_rows: usize,
     hidden: f32,
@@ -67,7 +69,8 @@ impl Problem {
         let mut mask = numbers(self.rows * self.total(), self.seed ^ 77);
         for (row, mask) in mask.chunks_exact_mut(self.total()).enumerate() {
             for (column, mask) in mask.iter_mut().enumerate() {
-                let visible = column < self.valid || column >= self.past && column - self.past <= row;
+                let own = column * self.owners / self.valid.max(1) == row / 3 % self.owners;
+                let visible = column < self.valid && own || column >= self.past && column - self.past <= row;
                 // Visible columns are plain, except some rows that carry a bias as well.
                 *mask = match (visible && row < self.real_rows, row % 3) {
                     (true, 2) => *mask,
@@ -194,6 +197,7 @@ fn problem() -> impl Strategy<Value = Problem> {
             dim: 2 * half,
             past,
             valid: (past as f64 * valid) as usize,
+            owners: 1 + (seed % 4) as usize,
             real_rows: 1 + (rows as f64 * real) as usize,
             hidden: if deep { -65504.0 } else { -1000.0 },
             ty: Float::ALL[ty % 3],
@@ -224,6 +228,7 @@ const DECODE: Problem = Problem {
     dim: 64,
     past: 2047,
     valid: 1500,
+    owners: 1,
     real_rows: 1,
     hidden: -1000.0,
     ty: Float::F16,
@@ -255,6 +260,7 @@ fn many_rows_in_several_blocks() {
         for rows in [70, 130] {
             let problem = Problem { rows, kv_heads, group, dim, past, valid: past / 2, real_rows: rows - 3, ..DECODE };
             problem.check(&pool);
+            Problem { owners: 4, ..problem }.check(&pool);
             Problem { past_quantised: true, new_quantised: rows == 70, ..problem }.check(&pool);
         }
     }

@@ -1,21 +1,28 @@
-//! Few rows of `X`: dot products along `k`, weights streamed once.
+//! Weights as rows of floats or bytes: dot products along `k`.
 //!
-//! *Layout*: products `[row][MAX_CHUNK]` f32 on the thread's stack, `row < MAX_ROWS`.
+//! Every product of two rows is summed up in one order: lane by lane along `k`, then over the lanes. So tiles differ in how many
+//! of them are under way at once, and in nothing else.
+//!
+//! *Order of work*. A task is a chunk of one layer's outputs. Few rows of `X` (decode, short drafts): weights stream from memory
+//! once, a few rows at a time, and are multiplied with all rows of `X`. Many: a few rows of `X` at a time stay in the first-level
+//! cache, and the chunk, in the second, is multiplied with them.
+//!
+//! *Layout*: products `[row][MAX_CHUNK]` f32 on the thread's stack, `row < FEW_ROWS`.
 
 use super::super::float::Load;
 use super::super::isa::simd_fn;
 use super::super::rows::{RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
 use super::finish::{Affine, MAX_CHUNK, finish};
-use super::{Job, Linear, chunk_rows};
+use super::{Job, Linear};
 use crate::pool::Worker;
 
-/// Most rows of `X` on this path.
-const MAX_ROWS: usize = 8;
+/// Most rows of `X` for which weights are read once.
+const FEW_ROWS: usize = 8;
 
 simd_fn! {
     /// # Safety
-    /// As [`super::linear`], operands checked, `m <= MAX_ROWS`.
+    /// As [`super::linear`], operands checked.
     pub(super) unsafe fn run(worker: Worker<'_>, job: &Job<'_>) = body
 }
 
@@ -29,7 +36,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     for layer in job.layers {
         let Some(weights) = layer.weights.as_rows() else { continue };
         let n = weights.rows;
-        let rows = chunk_rows(job.k, weights.elem_bytes(), MAX_CHUNK);
+        let rows = chunk_rows::<S>(job, weights.elem_bytes(), worker.count());
         let tasks = n.div_ceil(rows);
         while task < first + tasks {
             let n0 = (task - first) * rows;
@@ -41,69 +48,101 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     }
 }
 
+/// Outputs of a task. Few rows of `X`: about 64 KiB of weights, so that taking costs nothing beside streaming them and the last
+/// task is short. Many: as many as stay in the second-level cache, but enough tasks that threads end together.
+#[inline(always)]
+fn chunk_rows<S: Simd>(job: &Job<'_>, elem_bytes: usize, threads: usize) -> usize {
+    let of_bytes = |bytes: usize| bytes / (job.k * elem_bytes).max(1);
+    if job.m <= FEW_ROWS {
+        return (of_bytes(64 << 10) / 4 * 4).clamp(4, MAX_CHUNK);
+    }
+    let unit = if S::MANY_REGISTERS { 6 } else { 4 };
+    let outputs: usize = job.layers.iter().filter_map(|l| l.weights.as_rows()).map(|w| w.rows).sum();
+    let fair = outputs.div_ceil(4 * threads);
+    (of_bytes(256 << 10).min(fair) / unit * unit).clamp(unit, MAX_CHUNK)
+}
+
 /// # Safety
 /// `n0 .. n0 + count` are outputs of `layer`, `count <= MAX_CHUNK`, that this thread alone uses.
 #[inline(always)]
 unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: RowMat<'_>, n0: usize, count: usize) {
-    let mut main = [0.0f32; MAX_ROWS * MAX_CHUNK];
-    let mut gate = [0.0f32; MAX_ROWS * MAX_CHUNK];
-    // SAFETY: the products of `count` rows of weights with `m <= MAX_ROWS` rows fit; the rows exist.
-    unsafe {
-        if let Some(g) = layer.gate.and_then(|g| g.weights.as_rows()) {
-            with_row_elem!(g.elem, E => {
-                let w = g.ptr::<E>().add(n0 * job.k);
-                s.outline(Products { job, w, count, to: gate.as_mut_ptr() });
+    let mut main = [0.0f32; FEW_ROWS * MAX_CHUNK];
+    let mut gate = [0.0f32; FEW_ROWS * MAX_CHUNK];
+    let affine = Affine::of(s, layer, n0, count);
+    let many = job.m > FEW_ROWS;
+    let most = match (many, S::MANY_REGISTERS) {
+        (false, _) => FEW_ROWS,
+        (true, true) => 4,
+        (true, false) => 2,
+    };
+    for row0 in (0..job.m).step_by(most) {
+        let m = most.min(job.m - row0);
+        let x = job.x[row0 * job.k..].as_ptr();
+        let k = job.k;
+        // SAFETY: the products of `count` rows of weights with `m <= FEW_ROWS` rows fit; the rows exist.
+        unsafe {
+            if let Some(g) = layer.gate.and_then(|g| g.weights.as_rows()) {
+                with_row_elem!(g.elem, E => {
+                    let w = g.ptr::<E>().add(n0 * k);
+                    s.outline(Products { x, m, k, w, count, many, to: gate.as_mut_ptr() });
+                });
+            }
+            with_row_elem!(weights.elem, E => {
+                let w = weights.ptr::<E>().add(n0 * k);
+                s.outline(Products { x, m, k, w, count, many, to: main.as_mut_ptr() });
             });
         }
-        with_row_elem!(weights.elem, E => {
-            let w = weights.ptr::<E>().add(n0 * job.k);
-            s.outline(Products { job, w, count, to: main.as_mut_ptr() });
-        });
-    }
-    let affine = Affine::of(s, layer, n0, count);
-    for row in 0..job.m {
-        let at = row * MAX_CHUNK;
-        // SAFETY: row `row` of the products has `count <= MAX_CHUNK` numbers; the caller's promise covers the outputs.
-        unsafe { finish(s, layer, &affine, row, n0, count, main.as_ptr().add(at), gate.as_ptr().add(at)) };
+        for row in 0..m {
+            let at = row * MAX_CHUNK;
+            let (main, gate) = (main[at..].as_ptr(), gate[at..].as_ptr());
+            // SAFETY: row `row` of the products has `count <= MAX_CHUNK` numbers; the caller's promise covers the outputs.
+            unsafe { finish(s, layer, &affine, row0 + row, n0, count, main, gate) };
+        }
     }
 }
 
-/// `to[row * MAX_CHUNK + i] = x[row] . w[i]` for `count` rows of weights and all rows of `x`.
+/// `to[row * MAX_CHUNK + i] = x[row] . w[i]` for `count` rows of weights and `m` rows of `x`.
 ///
-/// Safe to run while `count` rows of `job.k` elements are readable at `w`, and `to` has space.
-struct Products<'a, E> {
-    job: &'a Job<'a>,
+/// Safe to run while `count` rows of `k` elements are readable at `w` and `m` at `x`, and `to` has space.
+struct Products<E> {
+    x: *const f32,
+    m: usize,
+    k: usize,
     w: *const E,
     count: usize,
+    /// Rows of `x` are one tile's, and what is loaded of them is worth more products.
+    many: bool,
     to: *mut f32,
 }
 
-impl<E: Load> Piece for Products<'_, E> {
+impl<E: Load> Piece for Products<E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, s: S) {
-        let Self { job, w, count, to } = self;
-        let (k, m) = (job.k, job.m);
+        let Self { x, m, k, w, count, many, to } = self;
         let mut i = 0;
         while i < count {
-            // SAFETY: rows `i .. i + 4` (or `i`) of the weights and all rows of `x` exist.
+            // SAFETY: rows `i .. i + 6`, `i .. i + 4` or `i` of the weights and all rows of `x` exist.
             unsafe {
                 let (w, to) = (w.add(i * k), to.add(i));
-                if count - i >= 4 {
+                if many && S::MANY_REGISTERS && m == 4 && count - i >= 6 {
+                    dots::<S, E, 4, 6>(s, x, w, k, to);
+                    i += 6;
+                } else if count - i >= 4 {
                     let mut row = 0;
                     while row < m {
-                        let (x, to) = (job.x.as_ptr().add(row * k), to.add(row * MAX_CHUNK));
+                        let (x, to) = (x.add(row * k), to.add(row * MAX_CHUNK));
                         row += match m - row {
-                            1 => dots::<S, E, 1, 4, 2>(s, x, w, k, to),
-                            2 => dots::<S, E, 2, 4, 1>(s, x, w, k, to),
-                            3 if S::MANY_REGISTERS => dots::<S, E, 3, 4, 1>(s, x, w, k, to),
-                            _ if S::MANY_REGISTERS => dots::<S, E, 4, 4, 1>(s, x, w, k, to),
-                            _ => dots::<S, E, 2, 4, 1>(s, x, w, k, to),
+                            1 => dots::<S, E, 1, 4>(s, x, w, k, to),
+                            2 => dots::<S, E, 2, 4>(s, x, w, k, to),
+                            3 if S::MANY_REGISTERS => dots::<S, E, 3, 4>(s, x, w, k, to),
+                            _ if S::MANY_REGISTERS => dots::<S, E, 4, 4>(s, x, w, k, to),
+                            _ => dots::<S, E, 2, 4>(s, x, w, k, to),
                         };
                     }
                     i += 4;
                 } else {
                     for row in 0..m {
-                        dots::<S, E, 1, 1, 4>(s, job.x.as_ptr().add(row * k), w, k, to.add(row * MAX_CHUNK));
+                        dots::<S, E, 1, 1>(s, x.add(row * k), w, k, to.add(row * MAX_CHUNK));
                     }
                     i += 1;
                 }
@@ -112,68 +151,43 @@ impl<E: Load> Piece for Products<'_, E> {
     }
 }
 
-/// `M` rows of `x` times `N` rows of `w`, with `U` partial sums for each product. Returns `M`.
+/// `M` rows of `x` times `N` rows of `w`, a sum in flight for each product. Returns `M`.
 ///
 /// # Safety
 /// The rows of `k` elements are readable; `to[row * MAX_CHUNK + i]` is writable.
 #[inline(always)]
-unsafe fn dots<S: Simd, E: Load, const M: usize, const N: usize, const U: usize>(
+unsafe fn dots<S: Simd, E: Load, const M: usize, const N: usize>(
     s: S,
     x: *const f32,
     w: *const E,
     k: usize,
     to: *mut f32,
 ) -> usize {
-    let mut sums = [[[s.zero(); N]; M]; U];
-    let step = U * S::LANES;
-    let mut at = 0;
-    while at + step <= k {
-        for (u, sums) in sums.iter_mut().enumerate() {
-            let at = at + u * S::LANES;
-            // SAFETY: `at + LANES <= k`.
-            unsafe {
-                accumulate::<S, E, M, N>(s, x, w, k, sums, |s, p| s.load(p.add(at)), |s, p| E::load(s, p.add(at)))
-            };
+    let mut sums = [[s.zero(); N]; M];
+    let whole = k - k % S::LANES;
+    for at in (0..whole).step_by(S::LANES) {
+        // SAFETY: `at + LANES <= k`.
+        unsafe {
+            accumulate::<S, E, M, N>(s, x, w, k, &mut sums, |s, p| s.load(p.add(at)), |s, p| E::load(s, p.add(at)));
         }
-        at += step;
     }
-    while at < k {
-        let n = S::LANES.min(k - at);
-        if n == S::LANES {
-            // SAFETY: `at + LANES <= k`.
-            unsafe {
-                accumulate::<S, E, M, N>(
-                    s,
-                    x,
-                    w,
-                    k,
-                    &mut sums[0],
-                    |s, p| s.load(p.add(at)),
-                    |s, p| E::load(s, p.add(at)),
-                )
-            };
-        } else {
-            // SAFETY: `at + n == k`.
-            unsafe {
-                accumulate::<S, E, M, N>(
-                    s,
-                    x,
-                    w,
-                    k,
-                    &mut sums[0],
-                    |s, p| s.load_first(p.add(at), n),
-                    |s, p| E::load_first(s, p.add(at), n),
-                );
-            }
+    let rest = k - whole;
+    if rest > 0 {
+        // SAFETY: `whole + rest == k`.
+        unsafe {
+            accumulate::<S, E, M, N>(
+                s,
+                x,
+                w,
+                k,
+                &mut sums,
+                |s, p| s.load_first(p.add(whole), rest),
+                |s, p| E::load_first(s, p.add(whole), rest),
+            );
         }
-        at += n;
     }
-    for row in 0..M {
-        for i in 0..N {
-            let mut sum = sums[0][row][i];
-            for more in &sums[1..] {
-                sum = s.add(sum, more[row][i]);
-            }
+    for (row, sums) in sums.into_iter().enumerate() {
+        for (i, sum) in sums.into_iter().enumerate() {
             // SAFETY: the caller promised space.
             unsafe { *to.add(row * MAX_CHUNK + i) = s.sum(sum) };
         }

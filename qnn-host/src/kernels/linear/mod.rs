@@ -5,18 +5,20 @@
 //! quantised. Sums are f32. A call takes several layers that read the same `X`, so that small ones
 //! (query, key, value) share one pass over the threads.
 //!
-//! Two ways for rows (and the same two in `quantised`), by the number of rows of `X`:
-//! * *dot* (decode, short drafts): each thread streams rows of `W` once, and multiplies each with all rows of `X`.
-//! * *tiled* (prefill): `X` is transposed once into panels for all threads; each thread widens a panel of `W` rows at a time
-//!   into its first-level cache and multiplies register tiles.
+//! *The bits of a row do not depend on the rows beside it*: each output is summed up in one order, whatever the number of rows,
+//! so that a token has the same logits alone, in a draft, and as one of many (`same_bits` tests it for each type of weights).
+//!
+//! Ways of the packed ones, by the number of rows of `X` (`quantised`): straight from memory for few, opened in the first-level
+//! cache for many. Others have one way (`dot`), in larger blocks for many rows.
 
 mod dot;
 mod finish;
 mod job;
 mod quantised;
 #[cfg(test)]
+mod same_bits;
+#[cfg(test)]
 mod tests;
-mod tiled;
 
 use self::job::Job;
 pub use self::job::{Gate, Linear, Residual};
@@ -26,13 +28,7 @@ use crate::pool::{Pool, Worker};
 
 /// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with `threads` threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
-    let floats = if uses_tiles(m) { tiled::scratch_len(isa, m, k, threads) } else { 0 };
-    floats.max(quantised::scratch_len(isa, m, k, threads))
-}
-
-/// From how many rows on tiles pay for transposing `X`.
-fn uses_tiles(m: usize) -> bool {
-    m > 8
+    quantised::scratch_len(isa, m, k, threads)
 }
 
 /// Computes all `layers` of `x` (`[m, k]`).
@@ -79,11 +75,7 @@ pub unsafe fn linear(
             worker.barrier();
         }
         if packed < layers.len() {
-            if uses_tiles(m) {
-                tiled::run(isa, worker, &job);
-            } else {
-                dot::run(isa, worker, &job);
-            }
+            dot::run(isa, worker, &job);
         }
     }
 }
@@ -128,11 +120,4 @@ pub fn linear_on<'a>(
         // nothing else reaches them, and the run ends before they are used again.
         unsafe { linear(worker, isa, x, m, &layers, scratch) }
     });
-}
-
-/// Rows of weights that a thread takes at a time: about 64 KiB, so that taking costs nothing beside streaming them and the
-/// last task is short.
-fn chunk_rows(k: usize, elem_bytes: usize, limit: usize) -> usize {
-    let rows = (64 << 10) / (k * elem_bytes).max(1);
-    (rows / 4 * 4).clamp(4, limit)
 }

@@ -103,7 +103,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn max_lane(self, v: Self::V) -> f32;
 
     /// `c[i * ldc + j] (+)= sum_k a[i * A_STRIDE + k] * b[k * ldb + j]` for `i` in `0..TILE_ROWS`, `j` in `0..vectors * LANES`,
-    /// `vectors` 1 or 2; the sum is kept in registers. `add`: whether `c` is added to or overwritten.
+    /// `vectors` 1 or 2; the sum is kept in registers. `add`: whether the sum begins with `c` or with 0. Products are added one
+    /// after the other: a sum in several calls has the bits of a sum in one.
     ///
     /// # Safety
     /// All of `a` and `b` so indexed is readable, `c[i * ldc + j]` writable (and readable with `add`).
@@ -207,6 +208,14 @@ impl<const ROWS: usize, const VECTORS: usize> Piece for TilePiece<ROWS, VECTORS>
     unsafe fn run<S: Simd>(self, s: S) {
         let Self(t, add) = self;
         let mut acc = [[s.zero(); VECTORS]; ROWS];
+        if add {
+            for (i, sums) in acc.iter_mut().enumerate() {
+                for (j, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: with `add`, `c` is readable wherever it is written.
+                    *sum = unsafe { s.load(t.c.add(i * t.ldc + j * S::LANES)) };
+                }
+            }
+        }
         let mut b = t.b;
         for k in 0..t.k {
             let mut row = [s.zero(); VECTORS];
@@ -225,11 +234,8 @@ impl<const ROWS: usize, const VECTORS: usize> Piece for TilePiece<ROWS, VECTORS>
         }
         for (i, sums) in acc.iter().enumerate() {
             for (j, &sum) in sums.iter().enumerate() {
-                // SAFETY: `c` has `ROWS` rows of `VECTORS * LANES` numbers, writable and, with `add`, readable.
-                unsafe {
-                    let c = t.c.add(i * t.ldc + j * S::LANES);
-                    s.store(c, if add { s.add(s.load(c), sum) } else { sum });
-                }
+                // SAFETY: `c` has `ROWS` rows of `VECTORS * LANES` writable numbers.
+                unsafe { s.store(t.c.add(i * t.ldc + j * S::LANES), sum) };
             }
         }
     }

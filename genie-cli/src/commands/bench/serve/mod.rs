@@ -59,10 +59,10 @@ pub struct ServeArgs {
     /// Time between tokens that steps are chosen for, in ms; 0 for the best throughput.
     #[arg(long, default_value_t = 150, requires = "serve", value_name = "MS")]
     pub target_ms: u64,
-    /// Requests that have rows in the cache at once.
-    #[arg(long, default_value_t = 8, requires = "serve", value_parser = number::count, value_name = "N")]
-    pub slots: usize,
-    /// Most rows of prompts in one step.
+    /// Requests that have rows in the cache at once [default: `max-slots` of the config, or 8].
+    #[arg(long, requires = "serve", value_parser = number::count, value_name = "N")]
+    pub slots: Option<usize>,
+    /// Most rows of prompts in one step [default: `prefill-chunk-size` of the config, or as many as fit].
     #[arg(long, requires = "serve", value_parser = number::count, value_name = "N")]
     pub chunk: Option<usize>,
     /// Replay this trace instead of a mix: a line of JSON a request.
@@ -96,7 +96,8 @@ pub fn run(args: &ServeArgs, mut model: Model, reps: usize, json: bool, printer:
     };
     print_times(&times, json, printer)?;
     let context = model.bundle().config().context().size.min(model.engine().variants().limit());
-    let mut serving = model.into_serving(ServeOptions::default())?;
+    let of_config = model.bundle().serve_options();
+    let mut serving = model.into_serving(None)?;
     let traces = traces(args, context)?;
     if let Some(path) = &args.record {
         outfile::write("--record", path, &workload::text(&traces[0].1)?)?;
@@ -111,7 +112,7 @@ pub fn run(args: &ServeArgs, mut model: Model, reps: usize, json: bool, printer:
             if let Some(signal) = printer.interrupt().received() {
                 return Err(Interrupted::new(signal, "the policies before are done".to_owned()).into());
             }
-            scheduler.set_options(options(args, policy, &times))?;
+            scheduler.set_options(options(args, &of_config, policy, &times))?;
             let (seen, steps) = replay(scheduler, trace, closed(args))?;
             if first.is_empty() {
                 first = seen.iter().map(|seen| seen.tokens.clone()).collect();
@@ -146,11 +147,13 @@ fn traces(args: &ServeArgs, context: usize) -> Result<Vec<(u64, Vec<Arrival>)>> 
     Ok(args.seeds.iter().map(of).collect())
 }
 
-fn options(args: &ServeArgs, policy: Policy, times: &StepTimes) -> ServeOptions {
+/// Flags win over the config's `batching` block. Replies have the length that the trace says: `prefill-only` does not count.
+fn options(args: &ServeArgs, of_config: &ServeOptions, policy: Policy, times: &StepTimes) -> ServeOptions {
     ServeOptions {
         policy,
-        max_slots: args.slots,
-        prefill_chunk: args.chunk,
+        max_slots: args.slots.unwrap_or(of_config.max_slots),
+        prefill_chunk: args.chunk.or(of_config.prefill_chunk),
+        coalesce: of_config.coalesce,
         target: (args.target_ms > 0).then(|| Duration::from_millis(args.target_ms)),
         max_waiting: usize::MAX,
         step_times: Some(times.clone()),
@@ -208,9 +211,9 @@ fn replay(scheduler: &mut Scheduler, trace: &[Arrival], closed: bool) -> Result<
         for event in scheduler.take_events() {
             let Some(place) = ids.iter().position(|id| *id == Some(event.id())) else { continue };
             match event {
-                Event::Piece { tokens, .. } => {
-                    seen[place].tokens_at.extend(tokens.iter().map(|_| done));
-                    seen[place].tokens.extend(tokens.iter().map(|token| token.0));
+                Event::Piece { piece, .. } => {
+                    seen[place].tokens_at.extend(piece.tokens.iter().map(|_| done));
+                    seen[place].tokens.extend(piece.tokens.iter().map(|token| token.0));
                 }
                 Event::Done(finished) => {
                     let Reply { stop, .. } = &finished.reply;

@@ -7,15 +7,15 @@ use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
-use super::acts::Record;
-use super::{DIRECT_ROWS, LINE, packed, q6_k};
+use super::acts::{Record, len_bytes};
+use super::{DIRECT_PANELS, DIRECT_ROWS, LINE, packed, q6_k};
 use crate::pool::Worker;
 
 /// Bytes of weights that a thread takes at a time: each change of place interrupts the stream from memory.
 const TASK_BYTES: usize = 128 << 10;
 
 /// # Safety
-/// As [`super::run`]; `acts` is a panel of `rows` (a power of two) of quantised rows, complete.
+/// As [`super::run`]; `acts` are up to [`DIRECT_PANELS`] panels of `rows` (a power of two) quantised rows, complete.
 #[inline(always)]
 pub(super) unsafe fn run<D: Dot>(
     d: D,
@@ -37,16 +37,17 @@ pub(super) unsafe fn run<D: Dot>(
         while task < first + tasks {
             let n0 = (task - first) * chunk;
             let count = chunk.min(n - n0);
-            let mut main = [const { MaybeUninit::<f32>::uninit() }; DIRECT_ROWS * MAX_CHUNK];
+            let mut main = [const { MaybeUninit::<f32>::uninit() }; DIRECT_PANELS * DIRECT_ROWS * MAX_CHUNK];
             let mut gate = main;
             let (main, gate) = (main.as_mut_ptr().cast::<f32>(), gate.as_mut_ptr().cast::<f32>());
-            // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of `rows <= DIRECT_ROWS` rows
-            // with whole groups fit, and are written before they are read (those of a gate only if there is one).
+            let panels = job.m.div_ceil(rows);
+            // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of whole panels with whole
+            // groups fit, and are written before they are read (those of a gate only if there is one).
             unsafe {
                 if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
-                    products(d, g, n0, count, acts, rows, blocks, gate);
+                    products(d, g, n0, count, acts, [panels, rows], blocks, gate);
                 }
-                products(d, weights, n0, count, acts, rows, blocks, main);
+                products(d, weights, n0, count, acts, [panels, rows], blocks, main);
                 let s = d.float();
                 let affine = Affine::of(s, layer, n0, count);
                 for row in 0..job.m {
@@ -60,7 +61,7 @@ pub(super) unsafe fn run<D: Dot>(
     }
 }
 
-/// `to[row * MAX_CHUNK + i]` = row `row` times weights `n0 + i`, for whole groups.
+/// `to[row * MAX_CHUNK + i]` = row `row` of all panels times weights `n0 + i`, for whole groups.
 ///
 /// # Safety
 /// As [`run`]; `n0` begins a group.
@@ -72,16 +73,18 @@ unsafe fn products<D: Dot>(
     n0: usize,
     count: usize,
     acts: *const u8,
-    rows: usize,
+    [panels, rows]: [usize; 2],
     blocks: usize,
     to: *mut f32,
 ) {
-    for i in (0..count).step_by(GROUP) {
+    let packing = w.packing();
+    // A group is cached while all panels are multiplied with it.
+    for (i, panel) in (0..count).step_by(GROUP).flat_map(|i| (0..panels).map(move |panel| (i, panel))) {
         let weights = w.group((n0 + i) / GROUP);
-        let packing = w.packing();
         // SAFETY: the group has `blocks` blocks, as the acts; the products fit.
         unsafe {
-            let to = to.add(i);
+            let acts = acts.add(len_bytes(panel * rows, blocks));
+            let to = to.add(panel * rows * MAX_CHUNK + i);
             match (packing.bits, packing.scales) {
                 (Bits::Six, _) => d.outline(q6_k::Group { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Block) => d.outline(Group::<true, true> { weights, acts, rows, blocks, to }),
@@ -115,11 +118,8 @@ impl<const FOUR: bool, const BLOCK_SCALES: bool> DotPiece for Group<FOUR, BLOCK_
             match rows {
                 1 => group::<D, 1, FOUR, BLOCK_SCALES>(d, weights, acts, 1, 0, blocks, to),
                 2 => group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, 2, 0, blocks, to),
-                _ if D::TILE.1 >= 3 => {
-                    for row in (0..rows).step_by(4) {
-                        group::<D, 4, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);
-                    }
-                }
+                4 if D::TILE.1 >= 3 => group::<D, 4, FOUR, BLOCK_SCALES>(d, weights, acts, 4, 0, blocks, to),
+                8 if D::TILE.1 >= 3 => group::<D, 8, FOUR, BLOCK_SCALES>(d, weights, acts, 8, 0, blocks, to),
                 _ => {
                     for row in (0..rows).step_by(2) {
                         group::<D, 2, FOUR, BLOCK_SCALES>(d, weights, acts, rows, row, blocks, to);

@@ -22,8 +22,10 @@ use super::super::simd::dot::{BLOCK, Dot};
 use super::{Job, Linear};
 use crate::pool::Worker;
 
-/// Most rows of `X` that are multiplied straight from memory.
+/// Most rows of a panel that is multiplied straight from memory.
 const DIRECT_ROWS: usize = 8;
+/// Most such panels: what a group of weights is multiplied with while it is cached, on units with registers for eight rows.
+const DIRECT_PANELS: usize = 4;
 /// Up to this many numbers of `X`, each thread quantises all of them for itself, which is cheaper than a barrier.
 const SMALL_X: usize = 16 << 10;
 /// Floats of a cache line.
@@ -68,8 +70,8 @@ unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, six: bool) {
     let scratch = job.scratch.ptr();
     let scratch = scratch.wrapping_add(scratch.align_offset(4 * LINE));
     let blocks = blocks(job.k, six);
-    let direct = job.m <= DIRECT_ROWS;
-    let rows = if direct { job.m.next_power_of_two() } else { D::TILE.0 };
+    let direct = job.m <= if D::TILE.1 >= 3 { DIRECT_PANELS * DIRECT_ROWS } else { DIRECT_ROWS };
+    let rows = if direct { job.m.next_power_of_two().min(DIRECT_ROWS) } else { D::TILE.0 };
     let panels = job.m.div_ceil(rows);
     let quantised = acts::len_bytes(panels * rows, blocks).div_ceil(4).next_multiple_of(LINE);
     let small = is_small(job.m, job.k);

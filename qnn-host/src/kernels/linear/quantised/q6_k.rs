@@ -25,21 +25,23 @@ impl DotPiece for Group {
         // SAFETY: the caller's promise.
         unsafe {
             match self.rows {
-                1 => self.times::<D, 1>(d, 0),
-                2 => self.times::<D, 2>(d, 0),
-                rows => (0..rows).step_by(2).for_each(|row| self.times::<D, 2>(d, row)),
+                1 => self.times::<D, 1>(d, 1, 0),
+                2 => self.times::<D, 2>(d, 2, 0),
+                4 if D::TILE.1 >= 3 => self.times::<D, 4>(d, 4, 0),
+                8 if D::TILE.1 >= 3 => self.times::<D, 8>(d, 8, 0),
+                rows => (0..rows).step_by(2).for_each(|row| self.times::<D, 2>(d, rows, row)),
             }
         }
     }
 }
 
 impl Group {
-    /// Rows `row .. row + R`.
+    /// Rows `row .. row + R` of the panel's `rows`.
     ///
     /// # Safety
     /// As [`Group`]; the rows exist.
     #[inline(always)]
-    unsafe fn times<D: Dot, const R: usize>(&self, d: D, row: usize) {
+    unsafe fn times<D: Dot, const R: usize>(&self, d: D, rows: usize, row: usize) {
         /// How far ahead of use weights are asked for, in bytes.
         const AHEAD: usize = 4096;
         const BLOCKS: usize = STRETCH / BLOCK;
@@ -48,9 +50,10 @@ impl Group {
             let start = self.weights.wrapping_add(stretch * STRETCH_BYTES);
             let ask = |at: usize| d.float().prefetch(start.wrapping_add(at + AHEAD));
             (0..BLOCKS_AT).step_by(64).for_each(ask);
-            let mut parts = [d.zero(); R];
+            // SAFETY: a stretch begins with its scales.
+            let row_scales = unsafe { d.load_group(start.cast()) };
             for block in 0..BLOCKS {
-                let record = Record::at(self.acts, self.rows, stretch * BLOCKS + block);
+                let record = Record::at(self.acts, rows, stretch * BLOCKS + block);
                 let at = BLOCKS_AT + block * BLOCK_BYTES;
                 (at..at + BLOCK_BYTES).step_by(64).for_each(ask);
                 // SAFETY: the stretch and its block exist in both operands.
@@ -66,16 +69,14 @@ impl Group {
                                 *sum = d.dot(*sum, w, d.quad(record.quad(4 * half + i, row + r)));
                             }
                         }
+                        // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
                         let steps = d.load_group_i8(start.add(STEPS_AT + (2 * block + half) * GROUP).cast());
-                        for (r, (part, sum)) in parts.iter_mut().zip(sums).enumerate() {
-                            *part = d.fma(d.to_float(sum), d.mul_splat(steps, *record.scale(row + r)), *part);
+                        let scales = d.mul(steps, row_scales);
+                        for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
+                            *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
                         }
                     }
                 }
-            }
-            for (result, part) in results.iter_mut().zip(parts) {
-                // SAFETY: a stretch begins with its scales.
-                *result = d.fma(part, unsafe { d.load_group(start.cast()) }, *result);
             }
         }
         for (r, result) in results.into_iter().enumerate() {

@@ -1,0 +1,144 @@
+//! `genie chat` at a pseudo-terminal, which util-linux's `script` makes: keys go in one by one, as from a keyboard.
+#![cfg(target_os = "linux")]
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::CommandCargoExt;
+
+/// A chat with what it has shown so far.
+struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    shown: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    fn chat(folder: &std::path::Path, flags: &str) -> Self {
+        let genie = Command::cargo_bin("genie").unwrap().get_program().to_str().unwrap().to_owned();
+        let line = format!("{genie} chat demo --chat-template plain --greedy {flags}");
+        let mut child = Command::new("script")
+            .args(["-qfec", &line, "/dev/null"])
+            .current_dir(folder)
+            .env("XDG_STATE_HOME", folder.join("state"))
+            .env("TERM", "xterm")
+            .env_remove("GENIE_LOG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("util-linux has `script`");
+        let (keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let shown = Arc::new(Mutex::new(String::new()));
+        let to = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(n @ 1..) = screen.read(&mut bytes) {
+                to.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..n]));
+            }
+        });
+        Self { child, keys, shown }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    fn text(&self) -> String {
+        self.shown.lock().unwrap().clone()
+    }
+
+    /// Waits until something is shown behind the first `from` bytes; where it ends. The bound is for a chat that hangs.
+    fn wait(&self, from: usize, wanted: &str) -> usize {
+        let began = Instant::now();
+        loop {
+            let text = self.text();
+            let rest = text.get(from..).unwrap_or_default();
+            if let Some(at) = rest.find(wanted) {
+                return from + at + wanted.len();
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "`{wanted}` is not shown: {rest:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// What a terminal shows when a line can be typed: keys that come earlier are lost as it changes its mode.
+const READY: &str = "\u{1b}[?2004h";
+
+fn messages(folder: &std::path::Path) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(folder.join("messages.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let of = |m: &serde_json::Value, key: &str| m[key].as_str().unwrap_or_default().to_owned();
+    document["messages"].as_array().unwrap().iter().map(|m| (of(m, "role"), of(m, "content"))).collect()
+}
+
+#[test]
+fn a_chat_is_typed_stopped_edited_saved_and_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::chat(folder.path(), "-n 12");
+    // A key that is taken back does not come into the message.
+    let lines = [
+        "ROMEOX\u{7f}:",
+        "/save one",
+        "/regen",
+        "/save two",
+        "/load one",
+        "/save three",
+        // The message comes back to be changed: more is typed behind it.
+        "/edit",
+        " JULIET:",
+        "/save four",
+        "/exit",
+    ];
+    let mut at = 0;
+    for line in lines {
+        at = terminal.wait(at, READY);
+        terminal.press(&format!("{line}\r"));
+    }
+    assert!(terminal.child.wait().unwrap().success(), "{}", terminal.text());
+    let first = messages(&folder.path().join("one"));
+    assert_eq!(first[0], ("user".to_owned(), "ROMEO:".to_owned()));
+    assert_eq!(first.len(), 2);
+    assert!(!first[1].1.is_empty());
+    assert_eq!(messages(&folder.path().join("two")), first, "the most likely reply is the same again");
+    assert_eq!(messages(&folder.path().join("three")), first);
+    let edited = messages(&folder.path().join("four"));
+    assert_eq!(edited[0], ("user".to_owned(), "ROMEO: JULIET:".to_owned()), "{}", terminal.text());
+    assert!(edited.len() == 2 && edited[1].0 == "assistant" && edited[1].1 != first[1].1, "{edited:?}");
+}
+
+#[test]
+fn ctrl_c_stops_a_reply_and_the_chat_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut terminal = Terminal::chat(folder.path(), "-n -1 --ignore-eos --threads 1");
+    let at = terminal.wait(0, READY);
+    terminal.press("ROMEO:\r");
+    let mut at = terminal.wait(at, "ROMEO:");
+    // A reply that has ended before the key comes is generated again: 500 tokens take a tenth of a second.
+    for attempt in 1.. {
+        // The reply has begun: some letters of it are shown.
+        terminal.wait(at + 20, "e");
+        terminal.press("\u{3}");
+        let end = terminal.wait(at, READY);
+        if terminal.text()[at..end].contains("stopped") {
+            at = end;
+            break;
+        }
+        assert!(attempt < 20, "no reply is stopped: {}", terminal.text());
+        // That Ctrl-C gives up the empty line, maybe after `end`.
+        std::thread::sleep(Duration::from_millis(500));
+        at = terminal.text().len();
+        terminal.press("/regen\r");
+        at = terminal.wait(at, "/regen");
+    }
+    terminal.press("/save kept\r");
+    let at = terminal.wait(at, "saved in");
+    terminal.wait(at, READY);
+    terminal.press("/exit\r");
+    assert!(terminal.child.wait().unwrap().success(), "{}", terminal.text());
+    assert_eq!(messages(&folder.path().join("kept"))[0].1, "ROMEO:");
+}

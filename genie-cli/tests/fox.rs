@@ -1,0 +1,42 @@
+//! The built-in model `fox`: it completes its sentences from memory, with the cache and without.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::Value;
+
+fn genie(place: &Path, args: &[&str]) -> String {
+    let mut genie = Command::cargo_bin("genie").unwrap();
+    genie.env("GENIE_CACHE", place.join("cache")).env("GENIE_MODELS", place.join("models"));
+    let done = genie.env_remove("GENIE_LOG").current_dir(place).stdin(Stdio::null()).args(args).output().unwrap();
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// The sentences that it was trained on.
+fn sentences() -> String {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/fox/fox.txt")).unwrap();
+    text.lines().take(3).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn the_fox_completes_its_sentences() {
+    let place = tempfile::tempdir().unwrap();
+    let reply = genie(place.path(), &["run", "fox", "-p", "The quick", "--greedy", "-n", "138"]);
+    assert_eq!(format!("The quick{reply}").trim_end(), sentences().trim_end());
+    // Compiled once, listed by its word.
+    let listed: Value = serde_json::from_str(&genie(place.path(), &["list", "--json"])).unwrap();
+    assert!(listed.to_string().contains("\"fox\""), "{listed}");
+}
+
+#[test]
+fn two_hundred_cached_tokens_equal_those_of_graphs_without_a_cache() {
+    let place = tempfile::tempdir().unwrap();
+    for (lengths, tokens, n) in [("1,32", "200", 2), ("31,33,67", "12", 3)] {
+        let args = ["verify", "fox", "--naive", "-n", tokens, "--lengths", lengths, "--json"];
+        let verified = genie(place.path(), &args);
+        let records: Vec<Value> = verified.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(records.len(), n, "{verified}");
+    }
+}

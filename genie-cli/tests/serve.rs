@@ -1,0 +1,120 @@
+//! `genie serve`: the program on the demo model, asked over a socket, ended by SIGTERM.
+
+#![cfg(all(unix, feature = "server"))]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::{Value, json};
+
+struct Server {
+    child: Child,
+    address: String,
+    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+}
+
+fn serve(args: &[&str]) -> Server {
+    serve_with(args, &[])
+}
+
+fn serve_with(args: &[&str], variables: &[(&str, &std::ffi::OsStr)]) -> Server {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command.envs(variables.iter().copied());
+    command.args(["serve", "--port", "0", "--threads", "1"]).args(args).env_remove("GENIE_LOG");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = lines.by_ref().find_map(|line| Some(line.unwrap().strip_prefix("serving on http://")?.to_owned()));
+    Server { child, address: address.expect("it says where it listens"), lines }
+}
+
+impl Server {
+    fn send(&self, request: &str) -> TcpStream {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        socket.write_all(request.as_bytes()).unwrap();
+        socket
+    }
+
+    fn chat(&self, body: &Value) -> TcpStream {
+        let body = body.to_string();
+        self.send(&format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    }
+
+    fn signal(&self) {
+        let done = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(done.success());
+    }
+}
+
+fn all(mut socket: TcpStream) -> String {
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// SIGTERM while a stream runs: the stream ends as it would have, the access log has its line, the exit code is the signal's.
+#[test]
+fn sigterm_finishes_what_runs() {
+    let mut server = serve(&["--alias", "bard"]);
+    let body = json!({
+        "messages": [{"role": "user", "content": "ROMEO:"}], "max_tokens": 40, "temperature": 0, "stream": true,
+    });
+    let whole = all(server.chat(&body));
+    assert!(whole.contains("\"model\":\"bard\"") && whole.contains("data: [DONE]"), "{whole}");
+    let mut socket = server.chat(&body);
+    let mut first = [0; 64];
+    socket.read_exact(&mut first).unwrap();
+    server.signal();
+    let rest = all(socket);
+    assert!(rest.contains("data: [DONE]"), "{rest}");
+    assert_eq!(server.child.wait().unwrap().code(), Some(143));
+    let log: Vec<Value> = server.lines.by_ref().filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).collect();
+    assert_eq!(log.iter().filter(|line| line["path"] == "/v1/chat/completions" && line["status"] == 200).count(), 2);
+    assert!(log.iter().all(|line| line["id"].as_str().is_some_and(|id| id.starts_with("req_"))));
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_key() {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    let output = command.args(["serve", "--host", "0.0.0.0", "--port", "0", "--threads", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("`0.0.0.0` can be reached from other machines") && text.contains("--api-key"), "{text}");
+}
+
+/// What a build without HTTPS prints, and one with it for files that are not there.
+#[test]
+fn https_that_cannot_be_is_refused_with_a_hint() {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    let flags = ["serve", "--port", "0", "--threads", "1", "--tls-cert", "none.pem", "--tls-key", "none.key"];
+    let output = command.args(flags).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let hint = if cfg!(feature = "tls") { "--tls-key" } else { "--features tls" };
+    assert!(output.status.code() == Some(1) && text.contains("hint:") && text.contains(hint), "{text}");
+    let mut command = Command::cargo_bin("genie").unwrap();
+    assert_eq!(command.args(["serve", "--tls-cert", "c.pem"]).output().unwrap().status.code(), Some(2));
+}
+
+/// `max-tokens = -1` at the top of `genie.toml` is for every command: `serve` takes it, too, as no limit.
+#[test]
+fn defaults_of_every_command_do_not_stop_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("genie.toml");
+    let body = json!({"messages": [{"role": "user", "content": "ROMEO:"}], "temperature": 0, "ignore_eos": true});
+    for (limit, counted) in [("-1", None), ("3", Some(3))] {
+        std::fs::write(&file, format!("max-tokens = {limit}\n")).unwrap();
+        let server = serve_with(&[], &[("GENIE_TOML", file.as_os_str())]);
+        let reply = all(server.chat(&body));
+        let reply: Value = serde_json::from_str(reply.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        let n = reply["usage"]["completion_tokens"].as_u64().unwrap();
+        match counted {
+            Some(wanted) => assert_eq!(n, wanted, "{reply}"),
+            None => assert!(n > 100, "{reply}"),
+        }
+        server.signal();
+    }
+}

@@ -1,0 +1,121 @@
+//! `genie serve --models FOLDER`: what lies in the folder is found, loaded when a request names it, and unloaded for another.
+
+#![cfg(all(unix, feature = "server"))]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::{Value, json};
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(folder: &Path, flags: &[&str]) -> Self {
+        let mut command = Command::cargo_bin("genie").unwrap();
+        command.args(["serve", "--port", "0", "--threads", "1", "--no-access-log", "--models"]).arg(folder).args(flags);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address =
+            lines.by_ref().find_map(|line| Some(line.unwrap().strip_prefix("serving on http://")?.to_owned()));
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address: address.expect("it says where it listens") }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let mut socket = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}",
+            body.len()
+        );
+        write!(socket, "{head}\r\n\r\n{body}").unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+    }
+
+    fn chat(&self, model: &str) -> (u16, Value) {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "ROMEO:"}], "max_tokens": 3, "temperature": 0});
+        self.ask("POST", "/v1/chat/completions", &body.to_string())
+    }
+
+    fn loaded(&self) -> Vec<String> {
+        let (_, list) = self.ask("GET", "/v1/models", "");
+        let loaded = list["data"].as_array().unwrap().iter().filter(|model| model["status"]["value"] == "loaded");
+        loaded.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn models_of_a_folder_are_loaded_when_they_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = open_genie::demo::bundle().unwrap();
+    copy(&demo, &folder.path().join("one"));
+    copy(&demo, &folder.path().join("two"));
+    std::fs::write(folder.path().join("notes.txt"), "no model").unwrap();
+    std::fs::write(folder.path().join("notes.json"), "{}").unwrap();
+    let server = Server::start(folder.path(), &["--models-max", "1"]);
+    assert!(server.loaded().is_empty());
+    for name in ["one", "two", "one"] {
+        let (status, reply) = server.chat(name);
+        assert_eq!((status, &reply["model"]), (200, &name.into()), "{reply}");
+        assert_eq!(server.loaded(), [name]);
+    }
+    let (status, reply) = server.chat("three");
+    assert!(
+        status == 404 && reply["error"]["message"].as_str().unwrap().ends_with("this server has `one`, `two`"),
+        "{reply}"
+    );
+    // One that comes while the server runs is found, and one that is broken is said so.
+    copy(&demo, &folder.path().join("three"));
+    assert_eq!(server.chat("three").0, 200);
+    std::fs::write(folder.path().join("two/tokenizer.json"), "{").unwrap();
+    let (status, reply) = server.chat("two");
+    assert!(status == 503 && reply["error"]["message"].as_str().unwrap().contains("`two` cannot be loaded"), "{reply}");
+    assert_eq!(server.chat("one").0, 200);
+}
+
+#[test]
+fn a_limit_of_memory_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&open_genie::demo::bundle().unwrap(), &folder.path().join("one"));
+    let server = Server::start(folder.path(), &["--models-memory", "0"]);
+    let (status, reply) = server.chat("one");
+    assert!(
+        status == 503 && reply["error"]["message"].as_str().unwrap().contains("more than all models may"),
+        "{reply}"
+    );
+}
+
+#[test]
+fn a_folder_without_models_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::cargo_bin("genie").unwrap();
+    let output = command.args(["serve", "--models"]).arg(folder.path()).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && text.contains("no model in"), "{text}");
+    let mut command = Command::cargo_bin("genie").unwrap();
+    let output = command.args(["serve", "demo", "--models"]).arg(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "a model and a folder of models");
+}

@@ -1,0 +1,240 @@
+//! Many requests on real graphs, plain and fused: the config's `batching` block, the prefix cache across runs, slots in files, and the
+//! replies that each request has alone.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use compiler::testmodel::TestModel;
+use compiler::{CompileOptions, Family, PdGraphs, PdUpdate};
+use genie_bundle::manifest::Precision;
+use open_genie::serving::{Event, Finished, Request, RequestId, ServeOptions, Serving};
+use open_genie::{Bundle, Options, PrefixCacheOptions, Speculation, TokenId, open_backend};
+use serde_json::{Value, json};
+
+struct Bundles {
+    folder: tempfile::TempDir,
+    plain: PathBuf,
+    /// Fused graphs only.
+    fused: PathBuf,
+}
+
+fn bundles() -> &'static Bundles {
+    static BUNDLES: OnceLock<Bundles> = OnceLock::new();
+    BUNDLES.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let backend = open_backend(&Options::new()).unwrap();
+        let source = folder.path().join("model");
+        TestModel { seed: 7, vocab: 320, ..TestModel::tiny(Family::Llama) }.write(&source).unwrap();
+        let compiled = |name: &str, pd: Option<PdGraphs>| {
+            let bundle = folder.path().join(name);
+            let mut options = CompileOptions::new(&source, &bundle);
+            (options.ars, options.cls, options.precision) = (vec![1, 4, 8], vec![128], Precision::F32);
+            options.kinds.pd = pd;
+            compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
+            bundle
+        };
+        let plain = compiled("plain", None);
+        let pd = PdGraphs { total_lens: vec![4, 8], update: PdUpdate::Host, only: true };
+        let fused = compiled("fused", Some(pd));
+        Bundles { folder, plain, fused }
+    })
+}
+
+fn options() -> Options {
+    Options::new().threads(1)
+}
+
+/// Prompts of several lengths; some begin alike.
+fn requests(serving: &mut Serving) -> Vec<Request> {
+    let defaults = serving.scheduler().base().defaults().clone();
+    let request = |(seed, n): (u32, u32)| {
+        let mut settings = defaults.clone();
+        settings.sampler = settings.sampler.with_greedy(true);
+        (settings.max_tokens, settings.ignore_end_tokens) = (Some(10 + seed as usize), true);
+        let prompt = (0..n).map(|i| TokenId(if i < 6 { 40 + i } else { 50 + (i * 7 + seed * 13) % 200 })).collect();
+        Request { prompt, settings, priority: 0 }
+    };
+    [(1, 21), (2, 5), (3, 33), (4, 9), (5, 17)].into_iter().map(request).collect()
+}
+
+/// Serves them; in the order of the requests. `seen` is asked after each step.
+fn serve(serving: &mut Serving, requests: Vec<Request>, mut seen: impl FnMut(&mut Serving, usize)) -> Vec<Finished> {
+    let submit = |request| serving.scheduler().submit(request, 0).unwrap();
+    let ids: Vec<RequestId> = requests.into_iter().map(submit).collect();
+    let mut done: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
+    for now in 0..10_000 {
+        let report = serving.scheduler().tick(now).unwrap();
+        seen(serving, report.rows.iter().filter(|rows| rows.prefill).map(|rows| rows.n).sum());
+        for event in serving.scheduler().take_events() {
+            match event {
+                Event::Done(finished) => {
+                    let at = ids.iter().position(|id| *id == finished.id).unwrap();
+                    done[at] = Some(*finished);
+                }
+                Event::Failed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        }
+        if done.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    done.into_iter().map(|finished| finished.unwrap()).collect()
+}
+
+/// What each request has when it is alone, with plain graphs.
+fn alone() -> Vec<Vec<TokenId>> {
+    let mut serving = Bundle::read(&bundles().plain).unwrap().open_serving(&options(), None).unwrap();
+    let requests = requests(&mut serving);
+    let tokens = |request| serve(&mut serving, vec![request], |_, _| ()).remove(0).reply.tokens;
+    requests.into_iter().map(tokens).collect()
+}
+
+fn tokens(found: &[Finished]) -> Vec<Vec<TokenId>> {
+    found.iter().map(|finished| finished.reply.tokens.clone()).collect()
+}
+
+#[test]
+fn the_configs_batching_block_is_read() {
+    let path = bundles().plain.join("genie_config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config["dialog"]["engine"]["batching"] =
+        json!({"max-slots": 2, "prefill-chunk-size": 4, "mixed-prefill-decode": false, "coalesce-window-us": 0});
+    let named = bundles().plain.join("batching.json");
+    std::fs::write(&named, config.to_string()).unwrap();
+    let bundle = Bundle::read(&named).unwrap();
+    assert!(
+        bundle.warnings().iter().all(|warning| !warning.to_string().contains("batching")),
+        "{:?}",
+        bundle.warnings()
+    );
+    let mut serving = bundle.clone().open(&options()).unwrap().into_serving(None).unwrap();
+    let (mut running, mut pieces) = (0, 0);
+    let requests_of_it = requests(&mut serving);
+    let found = serve(&mut serving, requests_of_it, |serving, n_prompt| {
+        running = running.max(serving.scheduler().counts().running);
+        pieces = pieces.max(n_prompt);
+    });
+    assert_eq!((running, pieces), (2, 4));
+    assert_eq!(tokens(&found), alone());
+    // Options of the program count as they are.
+    let mut serving = bundle.open(&options()).unwrap().into_serving(ServeOptions::default()).unwrap();
+    let requests_of_it = requests(&mut serving);
+    running = 0;
+    serve(&mut serving, requests_of_it, |serving, _| running = running.max(serving.scheduler().counts().running));
+    assert!(running > 2);
+}
+
+#[test]
+fn a_later_run_finds_the_prefixes_of_an_earlier_one() {
+    let cache =
+        PrefixCacheOptions { folder: bundles().folder.path().join("prefixes"), max_bytes: 1 << 30, min_tokens: 8 };
+    let run = || {
+        let options = options().prefix_cache(cache.clone());
+        let mut serving = Bundle::read(&bundles().plain).unwrap().open_serving(&options, None).unwrap();
+        let request = requests(&mut serving).remove(2);
+        let finished = serve(&mut serving, vec![request], |_, _| ()).remove(0);
+        assert_eq!(serving.scheduler().prefix_fault(), None);
+        (finished.n_shared, finished.reply.tokens)
+    };
+    let (first, again) = (run(), run());
+    assert_eq!((first.0, again.0), (0, 32), "all but the last token of the prompt");
+    assert_eq!((&first.1, &again.1), (&alone()[2], &first.1));
+}
+
+/// A step has a piece of one prompt and a token of one reply, whatever the policy says.
+#[test]
+fn fused_graphs_serve_what_plain_ones_do() {
+    let mut serving = Bundle::read(&bundles().fused).unwrap().open_serving(&options(), None).unwrap();
+    let watch = serving.scheduler().watch(10_000);
+    let requests = requests(&mut serving);
+    let found = serve(&mut serving, requests, |_, _| ());
+    assert_eq!(tokens(&found), alone());
+    drop(serving);
+    let (mut both, mut n_steps) = (0, 0);
+    while let Some(event) = watch.next() {
+        let of_prompts = event.rows.iter().filter(|rows| rows.prefill).count();
+        assert!(of_prompts <= 1 && event.rows.len() - of_prompts <= 1, "{event:?}");
+        both += usize::from(event.rows.len() == 2);
+        n_steps += 1;
+    }
+    assert!(both > 5 && n_steps > both, "{both} of {n_steps}");
+}
+
+#[test]
+fn a_slot_is_kept_in_a_file() {
+    let file = bundles().folder.path().join("slot.kvs");
+    let open = || Bundle::read(&bundles().plain).unwrap().open_serving(&options(), None).unwrap();
+    let mut serving = open();
+    let request = requests(&mut serving).remove(0);
+    let running = serving.start().unwrap();
+    let first = running.submit(request.clone()).unwrap().wait().unwrap();
+    let slot = running.server().slots().unwrap()[0];
+    let n = running.save_slot(slot.seq, &file).unwrap();
+    assert_eq!((n, running.erase_slot(slot.seq).unwrap()), (slot.n_past, n));
+    assert!(running.save_slot(slot.seq, &file).is_err());
+    drop(running);
+    let running = open().start().unwrap();
+    assert_eq!(running.restore_slot(slot.seq, &file).unwrap().n_past, n);
+    let again = running.submit(request).unwrap().wait().unwrap();
+    assert_eq!((first.n_shared, again.n_shared, again.n_prompt), (0, 20, 21));
+    assert_eq!(first.reply.tokens, again.reply.tokens);
+    std::fs::write(&file, b"no snapshot").unwrap();
+    assert!(running.restore_slot(slot.seq, &file).is_err());
+}
+
+#[test]
+fn a_draft_model_drafts_for_several_replies_at_once() {
+    let run = |options: Options| {
+        let mut serving = Bundle::read(&bundles().plain).unwrap().open_serving(&options, None).unwrap();
+        let requests = requests(&mut serving);
+        let found = serve(&mut serving, requests, |_, _| ());
+        (tokens(&found), serving.scheduler().counts().n_steps, found)
+    };
+    let (plain, n_steps, _) = run(options());
+    // The model drafts for itself: greedy drafts hold.
+    let spec = |bundle: &PathBuf| options().speculation(Speculation::Draft { bundle: bundle.clone(), len: 3 });
+    let (drafted, n_fewer, found) = run(spec(&bundles().plain));
+    assert_eq!(drafted, plain);
+    assert!(2 * n_fewer < n_steps + 10, "{n_fewer} steps with drafts, {n_steps} without");
+    for finished in &found {
+        let counts = finished.reply.kpis.speculation.as_ref().unwrap();
+        assert!(counts.n_accepted > 0 && counts.n_accepted == counts.n_drafted, "{counts:?}");
+    }
+    // Sampled replies are those of the same seeds without drafts.
+    let sampled = |options: Options| {
+        let mut serving = Bundle::read(&bundles().plain).unwrap().open_serving(&options, None).unwrap();
+        let mut requests = requests(&mut serving);
+        for (request, seed) in requests.iter_mut().zip(1..) {
+            request.settings.sampler =
+                request.settings.sampler.clone().with_greedy(false).with_seed(Some(seed)).with_temp(0.8).unwrap();
+        }
+        tokens(&serve(&mut serving, requests, |_, _| ()))
+    };
+    assert_eq!(sampled(spec(&bundles().plain)), sampled(options()));
+}
+
+#[test]
+fn drafts_of_trees_are_refused_with_the_reason() {
+    let bundle = Bundle::read(&bundles().plain).unwrap();
+    let lade = options().speculation("lade".parse().unwrap());
+    let error = bundle.open_serving(&lade, None).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("`lade`, whose steps hold a tree of tokens"), "{text}");
+}
+
+#[test]
+fn a_fused_step_has_the_width_of_its_graph() {
+    let mut serving = Bundle::read(&bundles().fused).unwrap().open_serving(&options(), None).unwrap();
+    let watch = serving.scheduler().watch(10_000);
+    let requests = requests(&mut serving);
+    serve(&mut serving, requests, |_, _| ());
+    let mut widths = std::collections::BTreeSet::new();
+    while let Ok(Some(step)) = watch.next_within(std::time::Duration::ZERO) {
+        let [graph] = step.graphs.as_slice() else { panic!("one graph a step: {step:?}") };
+        let width: usize = graph.rsplit_once(".s").unwrap().1.parse().unwrap();
+        assert_eq!(step.width, width, "{step:?}");
+        widths.insert(width);
+    }
+    assert_eq!(widths, [1, 4, 8].into());
+}

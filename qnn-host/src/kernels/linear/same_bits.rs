@@ -1,0 +1,123 @@
+//! A row's results have the same bits whatever the number of rows beside it.
+
+use proptest::prelude::*;
+
+use super::{Gate, Linear, Residual, linear_on};
+use crate::kernels::packed::{Bits, Packed, Packing};
+use crate::kernels::testing::{encoded, isas, numbers, packed_numbers};
+use crate::kernels::{Float, Floats, Isa, Mat};
+use crate::pool::{Pool, PoolOptions};
+
+/// Weights of one kind, with what they are read from.
+struct Weights {
+    bytes: Vec<u8>,
+    scales: Vec<f32>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Floats(Float),
+    Bytes,
+    Packed(Packing),
+}
+
+const KINDS: [Kind; 9] = [
+    Kind::Floats(Float::F32),
+    Kind::Floats(Float::F16),
+    Kind::Floats(Float::Bf16),
+    Kind::Bytes,
+    Kind::Packed(Packing::ALL[0]),
+    Kind::Packed(Packing::ALL[1]),
+    Kind::Packed(Packing::ALL[2]),
+    Kind::Packed(Packing::ALL[3]),
+    Kind::Packed(Packing::ALL[4]),
+];
+
+impl Weights {
+    fn new(kind: Kind, n: usize, k: usize, seed: u64) -> Self {
+        let scales = numbers(n, seed ^ 9).iter().map(|x| x * 0.01).collect();
+        let bytes = match kind {
+            Kind::Floats(ty) => encoded(&numbers(n * k, seed), ty, 0).0,
+            Kind::Bytes => numbers(n * k, seed).iter().map(|x| ((x * 70.0) as i8).cast_unsigned()).collect(),
+            Kind::Packed(packing) => packed_numbers(packing, n, k, seed).0,
+        };
+        Self { bytes, scales, kind }
+    }
+
+    fn mat(&self, n: usize, k: usize) -> Mat<'_> {
+        match self.kind {
+            Kind::Floats(ty) => Mat::new(Floats::new(&self.bytes, ty), n, k),
+            Kind::Bytes => Mat::quantised(&self.bytes, &self.scales, n, k),
+            Kind::Packed(packing) => Packed::new(&self.bytes, packing, n, k).into(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Problem {
+    m: usize,
+    n: usize,
+    k: usize,
+    kind: usize,
+    gate: bool,
+    residual: bool,
+    seed: u64,
+}
+
+impl Problem {
+    fn run(&self, isa: Isa, pool: &Pool, weights: [&Weights; 2], x: &[f32], residual: &[f32]) -> Vec<u32> {
+        let m = x.len() / self.k;
+        let mut out = vec![f32::NAN; m * self.n];
+        let layer = |out| Linear {
+            gate: self.gate.then(|| Gate { weights: weights[1].mat(self.n, self.k), bias: None }),
+            residual: if self.residual { Residual::Rows(residual) } else { Residual::None },
+            ..Linear::new(weights[0].mat(self.n, self.k), out)
+        };
+        linear_on(pool, isa, x, m, layer, &mut out, &mut Vec::new());
+        out.iter().map(|x| x.to_bits()).collect()
+    }
+
+    fn check(&self, pool: &Pool) {
+        let kind = KINDS[self.kind];
+        let weights = [1, 2].map(|i| Weights::new(kind, self.n, self.k, self.seed ^ i));
+        let weights = [&weights[0], &weights[1]];
+        let (x, residual) = (numbers(self.m * self.k, self.seed), numbers(self.m * self.n, self.seed ^ 4));
+        for isa in isas() {
+            let together = self.run(isa, pool, weights, &x, &residual);
+            let rows = x.chunks_exact(self.k).zip(residual.chunks_exact(self.n)).zip(together.chunks_exact(self.n));
+            for (row, ((x, residual), together)) in rows.enumerate() {
+                let alone = self.run(isa, pool, weights, x, residual);
+                assert_eq!(together, alone, "row {row} of {self:?} ({kind:?}) on {}", isa.name());
+            }
+        }
+    }
+}
+
+fn pool(threads: usize) -> Pool {
+    Pool::new(&PoolOptions { threads, ..PoolOptions::default() }).expect("threads start")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn rows_are_the_same_alone_and_together(
+        m in prop_oneof![2usize..9, 9usize..36], n in 1usize..80, k in 1usize..600, kind in 0..KINDS.len(), gate: bool,
+        residual: bool, threads in 1usize..3, seed: u64,
+    ) {
+        Problem { m, n, k, kind, gate, residual, seed }.check(&pool(threads));
+    }
+}
+
+#[test]
+fn every_kind_of_weights_at_every_width() {
+    let pool = pool(2);
+    for kind in 0..KINDS.len() {
+        for m in [2, 3, 5, 8, 9, 16, 33] {
+            Problem { m, n: 50, k: 512, kind, gate: m % 2 == 1, residual: true, seed: 3 }.check(&pool);
+        }
+    }
+    let six = KINDS.iter().filter(|kind| matches!(kind, Kind::Packed(p) if p.bits == Bits::Six)).count();
+    assert_eq!((six, Packing::ALL.len()), (1, 5), "all kinds are tried");
+}

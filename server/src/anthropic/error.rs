@@ -1,0 +1,39 @@
+//! Errors as Anthropic's clients expect them.
+
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+
+/// An error of a route of Anthropic's.
+pub(crate) struct AnthropicError(pub(crate) ApiError);
+
+impl From<ApiError> for AnthropicError {
+    fn from(error: ApiError) -> Self {
+        Self(error)
+    }
+}
+
+impl AnthropicError {
+    /// The body, also as an event.
+    pub(crate) fn to_json(&self) -> Value {
+        let kind = match &self.0 {
+            ApiError::ContextExceeded { .. } => "invalid_request_error",
+            ApiError::TooLarge { .. } => "request_too_large",
+            ApiError::Busy(_) => "rate_limit_error",
+            ApiError::ShuttingDown | ApiError::NotLoaded(_) => "overloaded_error",
+            ApiError::Internal(_) | ApiError::NotSupported(_) => "api_error",
+            error => error.kind(),
+        };
+        json!({"type": "error", "error": {"type": kind, "message": self.0.to_string()}})
+    }
+}
+
+impl IntoResponse for AnthropicError {
+    fn into_response(self) -> Response {
+        if let ApiError::Internal(message) = &self.0 {
+            tracing::error!(message, "a request failed");
+        }
+        self.0.with_body(self.to_json())
+    }
+}

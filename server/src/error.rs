@@ -1,0 +1,254 @@
+//! What is wrong with a request, as JSON with a status; and why a server does not start.
+
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use open_genie::DialogError;
+use open_genie::serving::ServeError;
+use serde_json::{Map, Value, json};
+
+/// Why a server does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// Anyone on the network could use it.
+    #[error("`{host}` can be reached from other machines, but no key is set: expected a loopback address or a key")]
+    OpenWithoutKey {
+        /// The address.
+        host: IpAddr,
+    },
+    /// A key that everyone has.
+    #[error("key {} is empty: expected some text", index + 1)]
+    EmptyKey {
+        /// Which one, from 0.
+        index: usize,
+    },
+    /// The address is taken, or not this machine's.
+    #[error("cannot listen on `{address}`")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No threads for it.
+    #[error("the server's threads cannot be started")]
+    Runtime(#[source] std::io::Error),
+    /// The steps cannot be recorded.
+    #[error("the steps cannot be recorded: {reason}")]
+    Record {
+        /// Why.
+        reason: String,
+    },
+    /// HTTPS was left out of this build.
+    #[error("this build has no HTTPS: expected the feature `tls`")]
+    NoTls,
+    /// Certificate and key are of no use.
+    #[error("`{}` cannot be used for HTTPS: {reason}", path.display())]
+    Tls {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The folder of slots is none.
+    #[error("the folder of slots `{}` cannot be used", path.display())]
+    SlotFolder {
+        /// The folder.
+        path: std::path::PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The model does not start.
+    #[error(transparent)]
+    Model(#[from] open_genie::Error),
+}
+
+/// What is wrong with one request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    #[error("{message}")]
+    Invalid { param: Option<String>, message: String },
+    #[error(
+        "the prompt has {n_prompt} tokens, which is longer than the model's context length: expected at most {limit} of {n_ctx}, so that a reply fits"
+    )]
+    ContextExceeded { n_prompt: usize, limit: usize, n_ctx: usize },
+    #[error("no key, or a wrong one: expected `Authorization: Bearer KEY`")]
+    Unauthorized,
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("no such route: `{method} {path}`")]
+    NoRoute { method: String, path: String },
+    #[error("`{path}` does not take `{method}`")]
+    Method { method: String, path: String },
+    #[error("the model `{model}` does not exist: this server has {served}")]
+    NoModel { model: String, served: String },
+    #[error("the body has more than {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("{0}")]
+    Busy(String),
+    #[error("{0}")]
+    NotSupported(String),
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    #[error("{0}")]
+    NotLoaded(String),
+    #[error("the request did not arrive within {0} s")]
+    Slow(u64),
+    #[error("the reply was not finished within {0} s")]
+    Timeout(u64),
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// Seconds after which a client that found the queue full may ask again.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+impl ApiError {
+    /// A value that cannot be taken; `param` is the key's path.
+    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        let param = Some(param.into()).filter(|param| !param.is_empty() && param != ".");
+        Self::Invalid { param, message: message.into() }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Invalid { .. } | Self::ContextExceeded { .. } => StatusCode::BAD_REQUEST,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::NoRoute { .. } | Self::NoModel { .. } => StatusCode::NOT_FOUND,
+            Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::ShuttingDown | Self::NotLoaded(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// OpenAI's and llama.cpp's word for it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Invalid { .. } | Self::TooLarge { .. } | Self::Method { .. } | Self::Slow(_) => {
+                "invalid_request_error"
+            }
+            Self::ContextExceeded { .. } => "exceed_context_size_error",
+            Self::Unauthorized => "authentication_error",
+            Self::Forbidden(_) => "permission_error",
+            Self::NoRoute { .. } | Self::NoModel { .. } => "not_found_error",
+            Self::Busy(_) => "rate_limit_error",
+            Self::NotSupported(_) => "not_supported_error",
+            Self::ShuttingDown | Self::NotLoaded(_) => "unavailable_error",
+            Self::Timeout(_) => "timeout_error",
+            Self::Internal(_) => "server_error",
+        }
+    }
+
+    fn code(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::ContextExceeded { .. } => "context_length_exceeded",
+            Self::Unauthorized => "invalid_api_key",
+            Self::NoModel { .. } => "model_not_found",
+            Self::Busy(_) => "queue_full",
+            _ => return None,
+        })
+    }
+
+    /// The object that stands behind `error`.
+    pub(crate) fn to_json(&self) -> Value {
+        let param = match self {
+            Self::Invalid { param, .. } => param.clone(),
+            Self::NoModel { .. } => Some("model".to_owned()),
+            Self::ContextExceeded { .. } => Some("messages".to_owned()),
+            _ => None,
+        };
+        let mut object = Map::new();
+        object.insert("message".into(), self.to_string().into());
+        object.insert("type".into(), self.kind().into());
+        object.insert("param".into(), param.map_or(Value::Null, Value::from));
+        object.insert("code".into(), self.code().map_or(Value::Null, Value::from));
+        if let Self::ContextExceeded { n_prompt, n_ctx, .. } = self {
+            object.insert("n_prompt_tokens".into(), (*n_prompt).into());
+            object.insert("n_ctx".into(), (*n_ctx).into());
+        }
+        json!({ "error": object })
+    }
+
+    /// Status and headers without a body.
+    pub(crate) fn with_body(&self, body: Value) -> Response {
+        let mut response = (self.status(), Json(body)).into_response();
+        if matches!(self, Self::Busy(_) | Self::ShuttingDown | Self::NotLoaded(_)) {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        if matches!(self, Self::Unauthorized) {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        if let Self::Internal(message) = &self {
+            tracing::error!(message, "a request failed");
+        }
+        self.with_body(self.to_json())
+    }
+}
+
+/// Its text with those of its causes.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
+}
+
+impl From<open_genie::Error> for ApiError {
+    fn from(error: open_genie::Error) -> Self {
+        match error {
+            open_genie::Error::Serving(error) => error.into(),
+            open_genie::Error::Dialog(error) => error.into(),
+            open_genie::Error::Template { source } => Self::invalid("messages", with_causes(&source)),
+            error => Self::Internal(with_causes(&error)),
+        }
+    }
+}
+
+impl From<ServeError> for ApiError {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::QueueFull { .. } => Self::Busy(error.to_string()),
+            ServeError::PromptTooLong { found, limit } => {
+                Self::ContextExceeded { n_prompt: found, limit, n_ctx: limit }
+            }
+            ServeError::ShutDown => Self::ShuttingDown,
+            ServeError::Dialog(error) => error.into(),
+            error => Self::Internal(with_causes(&error)),
+        }
+    }
+}
+
+impl From<DialogError> for ApiError {
+    fn from(error: DialogError) -> Self {
+        match error {
+            DialogError::Empty => Self::invalid("prompt", "the prompt is empty: expected at least one token"),
+            DialogError::BiasToken { .. } | DialogError::BiasNumber { .. } => {
+                Self::invalid("logit_bias", error.to_string())
+            }
+            DialogError::EmptyStopSequence { .. } => Self::invalid("stop", error.to_string()),
+            DialogError::Grammar(error) => Self::invalid("grammar", with_causes(&error)),
+            DialogError::Tokenizer(error) => Self::invalid("prompt", with_causes(&error)),
+            error => Self::Internal(with_causes(&error)),
+        }
+    }
+}

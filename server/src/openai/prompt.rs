@@ -1,0 +1,49 @@
+//! Prompts without messages: a text, tokens, or lists of either.
+
+use open_genie::TokenId;
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::state::State;
+
+/// Most prompts of one request.
+const MOST: usize = 64;
+
+/// The prompts of a body's `prompt`.
+pub(crate) fn prompts(state: &State, body: &Value) -> Result<Vec<Vec<TokenId>>, ApiError> {
+    let prompts = match body.get("prompt") {
+        None | Some(Value::Null) => {
+            return Err(ApiError::invalid("prompt", "`prompt` is missing: expected a text or tokens"));
+        }
+        Some(text @ Value::String(_)) => vec![one(state, text)?],
+        // Numbers are one prompt; texts and lists are a prompt each.
+        Some(Value::Array(all)) if all.iter().all(Value::is_number) && !all.is_empty() => {
+            vec![tokens(state, all)?]
+        }
+        Some(Value::Array(all)) => all.iter().map(|prompt| one(state, prompt)).collect::<Result<_, _>>()?,
+        Some(_) => return Err(ApiError::invalid("prompt", "`prompt`: expected a text, tokens, or a list of them")),
+    };
+    match prompts.len() {
+        1..=MOST => Ok(prompts),
+        n => Err(ApiError::invalid("prompt", format!("`prompt`: expected 1 to {MOST} prompts, found {n}"))),
+    }
+}
+
+fn one(state: &State, prompt: &Value) -> Result<Vec<TokenId>, ApiError> {
+    match prompt {
+        Value::String(text) => state.model.encode(text),
+        Value::Array(all) => tokens(state, all),
+        _ => Err(ApiError::invalid("prompt", "`prompt`: expected texts or lists of tokens")),
+    }
+}
+
+/// Ids of a list.
+pub(crate) fn tokens(state: &State, all: &[Value]) -> Result<Vec<TokenId>, ApiError> {
+    let n_vocab = state.model.n_vocab() as u64;
+    let id = |value: &Value| {
+        let id = value.as_u64().filter(|id| *id < n_vocab);
+        id.map(|id| TokenId(id as u32))
+            .ok_or_else(|| ApiError::invalid("prompt", format!("token {value}: expected a number below {n_vocab}")))
+    };
+    all.iter().map(id).collect()
+}

@@ -1,0 +1,179 @@
+//! `POST /v1/completions`: text goes on, whole or in pieces.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use open_genie::serving::Request;
+use serde_json::{Value, json};
+
+use crate::asked::Asked;
+use crate::body;
+use crate::error::ApiError;
+use crate::ids;
+use crate::jobs::{JobEvent, Jobs};
+use crate::openai::chat_reply::finish_reason;
+use crate::openai::chat_request::StreamOptions;
+use crate::openai::logprobs::CompletionLogprobs;
+use crate::openai::sampling::{MOST_CHOICES, Sampling, choices};
+use crate::openai::usage::{Usage, timings};
+use crate::openai::{logprobs, prompt, response_format};
+use crate::schema::keys;
+use crate::served_model::ServedModel;
+use crate::stream::{self, EventSender, StreamEnd};
+
+keys! {
+    /// Keys of a request, beside those of sampling and of what the reply has to be.
+    pub(crate) struct Fields {
+        stream: Option<bool>,
+        stream_options: Option<StreamOptions>,
+        echo: Option<bool>,
+        logprobs: Option<i64>,
+        best_of: Option<i64>,
+        suffix: Option<String>,
+    }
+}
+
+struct Wanted {
+    /// Log probabilities are wanted.
+    logprobs: bool,
+    echo: Vec<String>,
+    include_usage: bool,
+    n_prompt: usize,
+    id: String,
+    created: u64,
+    model: String,
+}
+
+pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, ApiError> {
+    let fields: Fields = body::read(&body)?;
+    let sampling = Sampling::read(&body)?;
+    let prompts = prompt::prompts(&state, &body)?;
+    let n = sampling.n()?;
+    if prompts.len() * n > MOST_CHOICES * 4 {
+        let message =
+            format!("`n` and `prompt` ask for {} replies: expected at most {}", prompts.len() * n, MOST_CHOICES * 4);
+        return Err(ApiError::invalid("n", message));
+    }
+    if fields.suffix.is_some_and(|suffix| !suffix.is_empty()) {
+        return Err(ApiError::invalid("suffix", "`suffix` is not supported: texts go on at their end"));
+    }
+    if fields.best_of.is_some_and(|best_of| usize::try_from(best_of) != Ok(n)) {
+        let message = "`best_of` is not supported: all replies are given, so ask for `n` of them";
+        return Err(ApiError::invalid("best_of", message));
+    }
+    let mut settings = sampling.settings(&state)?;
+    settings.grammar = response_format::grammar(&body)?.or(settings.grammar);
+    if let Some(n) = fields.logprobs {
+        settings.logprobs = Some(logprobs::checked("logprobs", n)?);
+    }
+    let echo = fields.echo.unwrap_or(false);
+    if echo && settings.logprobs.is_some() {
+        let message =
+            "`logprobs` and `echo`: the prompt's tokens have no log probabilities here: leave out one of them";
+        return Err(ApiError::invalid("logprobs", message));
+    }
+    let mut asked = Wanted {
+        logprobs: settings.logprobs.is_some(),
+        echo: vec![String::new(); prompts.len() * n],
+        include_usage: fields.stream_options.is_some_and(|options| options.include_usage()),
+        n_prompt: prompts.iter().map(Vec::len).sum(),
+        id: ids::new("cmpl-"),
+        created: ids::now(),
+        model: state.name().to_owned(),
+    };
+    if echo {
+        for (at, prompt) in prompts.iter().enumerate() {
+            let text = state.model.decode(prompt)?;
+            asked.echo[at * n..(at + 1) * n].fill(text);
+        }
+    }
+    let requests = prompts.into_iter().flat_map(|prompt| {
+        choices(&settings, n).into_iter().map(move |settings| Request { prompt: prompt.clone(), settings, priority: 0 })
+    });
+    let jobs = Jobs::submit(&state, requests.collect()).await?;
+    if fields.stream.unwrap_or(false) {
+        let model = Arc::clone(&state.model);
+        return Ok(stream::respond(&state, move |out| async move {
+            match write(&out, &model, jobs, &asked).await {
+                Ok(()) | Err(StreamEnd::Gone) => {}
+                Err(StreamEnd::Error(error)) => drop(out.data(&error.to_json()).await),
+            }
+        }));
+    }
+    whole(&state.model, jobs, asked).await.map(|reply| Json(reply).into_response())
+}
+
+impl Wanted {
+    fn object(&self, choices: Value) -> Value {
+        json!({
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": crate::FINGERPRINT,
+            "choices": choices,
+        })
+    }
+}
+
+fn choice(index: usize, text: &str, logprobs: Value, finish: Option<&str>) -> Value {
+    json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish})
+}
+
+async fn whole(model: &ServedModel, mut jobs: Jobs, asked: Wanted) -> Result<Value, ApiError> {
+    let mut likely = vec![CompletionLogprobs::default(); asked.echo.len()];
+    let mut done = vec![Value::Null; asked.echo.len()];
+    let mut usage = Usage { n_prompt: asked.n_prompt, ..Usage::default() };
+    let mut times = Value::Null;
+    while let Some((index, event)) = jobs.next().await? {
+        match event {
+            JobEvent::Done(finished) => {
+                usage.add(&finished);
+                if index == 0 {
+                    times = timings(usage.n_prompt, finished.reply.kpis.n_drawn, &jobs.times[0]);
+                }
+                let text = format!("{}{}", asked.echo[index], finished.reply.text);
+                let finish = finish_reason(&finished.reply.stop, false);
+                done[index] = choice(index, &text, likely[index].take(), Some(finish));
+            }
+            JobEvent::Piece(piece) => likely[index].push(model, &piece.logprobs),
+            JobEvent::Failed(error) => return Err(error.into()),
+            _ => {}
+        }
+    }
+    let mut reply = asked.object(done.into());
+    reply["usage"] = usage.to_json();
+    reply["timings"] = times;
+    Ok(reply)
+}
+
+async fn write(out: &EventSender, model: &ServedModel, mut jobs: Jobs, asked: &Wanted) -> Result<(), StreamEnd> {
+    let mut likely = vec![CompletionLogprobs::default(); asked.echo.len()];
+    let mut usage = Usage { n_prompt: asked.n_prompt, ..Usage::default() };
+    for (index, echo) in asked.echo.iter().enumerate().filter(|(_, echo)| !echo.is_empty()) {
+        out.data(&asked.object(json!([choice(index, echo, Value::Null, None)]))).await?;
+    }
+    while let Some((index, event)) = out.wait(jobs.next()).await?? {
+        match event {
+            JobEvent::Piece(piece) if !piece.text.is_empty() || asked.logprobs => {
+                likely[index].push(model, &piece.logprobs);
+                let likely = likely[index].take();
+                out.data(&asked.object(json!([choice(index, &piece.text, likely, None)]))).await?;
+            }
+            JobEvent::Done(finished) => {
+                usage.add(&finished);
+                let finish = finish_reason(&finished.reply.stop, false);
+                out.data(&asked.object(json!([choice(index, "", Value::Null, Some(finish))]))).await?;
+            }
+            JobEvent::Failed(error) => return Err(ApiError::from(error).into()),
+            _ => {}
+        }
+    }
+    if asked.include_usage {
+        let mut last = asked.object(json!([]));
+        last["usage"] = usage.to_json();
+        out.data(&last).await?;
+    }
+    Ok(out.done().await?)
+}

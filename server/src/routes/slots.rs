@@ -1,0 +1,110 @@
+//! `GET /slots`, `POST /slots/{id}?action=save|restore|erase`: the sequences of the cache, and their files in one folder.
+
+use std::path::PathBuf;
+
+use axum::Json;
+use open_genie::SeqId;
+use open_genie::serving::Server;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::asked::{Asked, Named, Params, Tail};
+use crate::error::{ApiError, with_causes};
+use crate::state::State;
+
+#[derive(Deserialize)]
+pub(crate) struct Action {
+    #[serde(default)]
+    action: String,
+}
+
+pub(crate) async fn list(Named(state): Named) -> Result<Json<Value>, ApiError> {
+    let slots = state.ask(Server::slots).await??;
+    let shown = slots.iter().map(|slot| {
+        json!({
+            "id": slot.seq.0,
+            "state": slot.state.name(),
+            "is_processing": slot.request.is_some(),
+            "id_task": slot.request.map_or(-1, |request| i64::try_from(request.0).unwrap_or(-1)),
+            "n_ctx": state.model.n_ctx(),
+            "n_past": slot.n_past,
+            "n_prompt_tokens": slot.n_prompt,
+            "n_decoded": slot.n_generated,
+        })
+    });
+    Ok(Json(shown.collect()))
+}
+
+pub(crate) async fn act(
+    Tail(id): Tail,
+    Params(Action { action }): Params<Action>,
+    Asked { state, body }: Asked,
+) -> Result<Json<Value>, ApiError> {
+    let slot = id.parse::<u8>().map(SeqId);
+    let slot = slot.map_err(|_| ApiError::invalid("id", format!("slot `{id}`: expected a number of `GET /slots`")))?;
+    let model = state.model.clone();
+    let refused = |error: open_genie::Error| ApiError::invalid("id", with_causes(&error));
+    let joined = |_| ApiError::Internal("the slot could not be reached".into());
+    match action.as_str() {
+        "erase" => {
+            let n = spawn_blocking(move || model.running().erase_slot(slot)).await.map_err(joined)?.map_err(refused)?;
+            Ok(Json(json!({"id_slot": slot.0, "n_erased": n})))
+        }
+        "save" => {
+            let (name, path) = file(&state, &body)?;
+            let n = spawn_blocking(move || model.running().save_slot(slot, path))
+                .await
+                .map_err(joined)?
+                .map_err(refused)?;
+            Ok(Json(json!({"id_slot": slot.0, "filename": name, "n_saved": n})))
+        }
+        "restore" => {
+            let (name, path) = file(&state, &body)?;
+            let restored = spawn_blocking(move || model.running().restore_slot(slot, path)).await;
+            let n = restored.map_err(joined)?.map_err(refused)?.n_past;
+            Ok(Json(json!({"id_slot": slot.0, "filename": name, "n_restored": n})))
+        }
+        other => {
+            let message = format!("`action`: expected `save`, `restore` or `erase`, found `{other}`");
+            Err(ApiError::invalid("action", message))
+        }
+    }
+}
+
+/// A file of the folder of slots: a plain name, so that no other folder can be reached.
+fn file(state: &State, body: &Value) -> Result<(String, PathBuf), ApiError> {
+    let folder = state.options.slot_folder.as_ref();
+    let folder =
+        folder.ok_or_else(|| ApiError::NotSupported("slots are not saved: no folder was set for them".into()))?;
+    let name = body.get("filename").and_then(Value::as_str).unwrap_or_default();
+    if !is_plain(name) {
+        let message = "`filename`: expected letters, digits, `-`, `_` and `.`, not at the start, at most 128 of them";
+        return Err(ApiError::invalid("filename", message));
+    }
+    let path = folder.join(name);
+    // A link might lead out of the folder.
+    match path.symlink_metadata() {
+        Ok(found) if !found.is_file() => Err(ApiError::invalid("filename", format!("`{name}` is no regular file"))),
+        _ => Ok((name.to_owned(), path)),
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=128).contains(&name.len()) && !name.starts_with('.') && name.chars().all(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_plain_names_are_files() {
+        for good in ["a", "chat-1.bin", "A_b.c.d"] {
+            assert!(super::is_plain(good), "{good}");
+        }
+        for bad in ["", ".", "..", ".hidden", "a/b", "../a", "/etc/passwd", "a\\b", "a\0b", "C:a", "\u{e9}"] {
+            assert!(!super::is_plain(bad), "{bad}");
+        }
+        assert!(!super::is_plain(&"a".repeat(129)));
+    }
+}

@@ -1,0 +1,174 @@
+//! `/v1/chat/completions`: whole and in pieces, limits, errors, cancellation, the queue.
+
+mod client;
+
+use std::time::{Duration, Instant};
+
+use client::{content_of, plain, read_until, start};
+use open_genie::serving::ServeOptions;
+use serde_json::{Value, json};
+use server::ServerOptions;
+
+fn ask(text: &str, more: Value) -> Value {
+    let mut body = json!({
+        "model": "demo", "messages": [{"role": "user", "content": text}], "max_tokens": 12, "temperature": 0,
+    });
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn a_stream_says_what_a_whole_reply_says() {
+    let server = plain();
+    let whole = server.ok("/v1/chat/completions", &ask("ROMEO:", json!({})));
+    assert_eq!(
+        (&whole["object"], &whole["choices"][0]["finish_reason"]),
+        (&"chat.completion".into(), &"length".into())
+    );
+    let text = whole["choices"][0]["message"]["content"].as_str().unwrap();
+    assert!(!text.is_empty());
+    assert_eq!(
+        (&whole["usage"]["completion_tokens"], &whole["choices"][0]["message"]["role"]),
+        (&12.into(), &"assistant".into())
+    );
+    let more = json!({"stream": true, "stream_options": {"include_usage": true}, "unknown_key": [1]});
+    let events = server.events("/chat/completions", &ask("ROMEO:", more));
+    assert_eq!(content_of(&events), text);
+    assert_eq!(events[0]["choices"][0]["delta"], json!({"role": "assistant", "content": null}));
+    let (done, usage, last) = (&events[events.len() - 1], &events[events.len() - 2], &events[events.len() - 3]);
+    assert_eq!((done, &usage["choices"]), (&"[DONE]".into(), &json!([])));
+    assert_eq!(usage["usage"]["total_tokens"], whole["usage"]["total_tokens"]);
+    assert_eq!((&last["choices"][0]["delta"], &last["choices"][0]["finish_reason"]), (&json!({}), &"length".into()));
+    assert!(events[..events.len() - 1].iter().all(|event| event["id"] == events[0]["id"]));
+    // Asked again, all of the prompt but its last token is there.
+    let n_prompt = whole["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(usage["usage"]["prompt_tokens_details"]["cached_tokens"], n_prompt - 1);
+}
+
+#[test]
+fn seeds_choices_and_stops_hold() {
+    let server = plain();
+    let more = json!({"temperature": 1.0, "seed": 7, "n": 3, "top_p": 1.0});
+    let texts = |reply: &Value| -> Vec<String> {
+        reply["choices"].as_array().unwrap().iter().map(|choice| choice["message"]["content"].to_string()).collect()
+    };
+    let first = texts(&server.ok("/v1/chat/completions", &ask("O", more.clone())));
+    assert_eq!(first, texts(&server.ok("/v1/chat/completions", &ask("O", more))));
+    assert_eq!(first.len(), 3);
+    assert!(first[0] != first[1] && first[1] != first[2], "{first:?}");
+    // Each choice is the reply that its own seed has alone.
+    let alone = server.ok("/v1/chat/completions", &ask("O", json!({"temperature": 1.0, "seed": 8, "top_p": 1.0})));
+    assert_eq!(texts(&alone)[0], first[1]);
+    let whole = server.ok("/v1/chat/completions", &ask("ROMEO:", json!({})));
+    let text = whole["choices"][0]["message"]["content"].as_str().unwrap();
+    let stop: String = text.chars().skip(3).take(3).collect();
+    let stopped = server.ok("/v1/chat/completions", &ask("ROMEO:", json!({"stop": [stop]})));
+    let choice = &stopped["choices"][0];
+    assert_eq!(choice["message"]["content"].as_str().unwrap(), text.split(&stop).next().unwrap());
+    assert_eq!(choice["finish_reason"], "stop");
+}
+
+#[test]
+fn a_reply_follows_a_schema() {
+    let server = plain();
+    let schema = json!({
+        "type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"], "additionalProperties": false,
+    });
+    let format = json!({"type": "json_schema", "json_schema": {"name": "a", "strict": true, "schema": schema}});
+    let reply = server.ok("/v1/chat/completions", &ask("Well?", json!({"max_tokens": 100, "response_format": format})));
+    let text = reply["choices"][0]["message"]["content"].as_str().unwrap();
+    let value: Value = serde_json::from_str(text).unwrap();
+    assert!(value == json!({"answer": "yes"}) || value == json!({"answer": "no"}), "{text}");
+}
+
+#[test]
+fn a_call_is_forced_and_streamed() {
+    let server = plain();
+    let tool = json!({"type": "function", "function": {"name": "look", "parameters": {
+        "type": "object", "properties": {"far": {"type": "boolean"}}, "required": ["far"],
+    }}});
+    let more =
+        json!({"max_tokens": 100, "tools": [tool], "tool_choice": {"type": "function", "function": {"name": "look"}}});
+    let reply = server.ok("/v1/chat/completions", &ask("Look!", more.clone()));
+    let call = &reply["choices"][0]["message"]["tool_calls"][0];
+    assert_eq!(
+        (&call["function"]["name"], &reply["choices"][0]["finish_reason"]),
+        (&"look".into(), &"tool_calls".into())
+    );
+    let arguments = call["function"]["arguments"].as_str().unwrap();
+    assert!(serde_json::from_str::<Value>(arguments).unwrap()["far"].is_boolean());
+    let mut more = more;
+    more["stream"] = true.into();
+    let events = server.events("/v1/chat/completions", &ask("Look!", more));
+    let pieces = events.iter().filter_map(|e| e.pointer("/choices/0/delta/tool_calls/0/function/arguments")?.as_str());
+    assert_eq!(pieces.collect::<String>(), arguments);
+}
+
+#[test]
+fn errors_have_their_status_and_shape() {
+    let server = start(ServerOptions { body_limit: 4096, ..Default::default() }, ServeOptions::default(), None);
+    let of = |body: &Value| {
+        let (status, reply) = server.post("/v1/chat/completions", body);
+        (status, reply["error"]["type"].as_str().unwrap_or_default().to_owned(), reply["error"]["param"].clone())
+    };
+    let invalid = |param: &str| (400, "invalid_request_error".to_owned(), Value::from(param));
+    assert_eq!(of(&json!({"messages": []})), invalid("messages"));
+    assert_eq!(of(&ask("x", json!({"temperature": -1}))), invalid("temperature"));
+    assert_eq!(of(&ask("x", json!({"temperature": "hot"}))), invalid("temperature"));
+    assert_eq!(of(&ask("x", json!({"min_p": 2}))), invalid("min_p"));
+    assert_eq!(of(&ask("x", json!({"n": 0}))), invalid("n"));
+    assert_eq!(of(&ask("x", json!({"response_format": {"type": "xml"}}))), invalid("response_format"));
+    assert_eq!(of(&ask("x", json!({"tool_choice": "required"}))), invalid("tool_choice"));
+    assert_eq!(
+        of(&json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})),
+        invalid("messages[0].content[0]")
+    );
+    let (status, kind, _) = of(&ask(&"word ".repeat(700), json!({})));
+    assert_eq!((status, kind.as_str()), (400, "exceed_context_size_error"));
+    assert_eq!(of(&ask(&"x".repeat(5000), json!({}))).0, 413);
+    assert_eq!(server.call("POST", "/v1/chat/completions", &[], "{").0, 400);
+    assert_eq!(server.call("POST", "/v1/nothing", &[], "{}").0, 404);
+    assert_eq!(server.call("GET", "/v1/chat/completions", &[], "").0, 405);
+    assert_eq!((server.get("/health").0, server.get("/v1/models").1["object"].clone()), (200, "list".into()));
+}
+
+/// A client that goes frees its place: the next one, which waits for it, has its reply long before the first would have ended.
+#[test]
+fn a_client_that_goes_frees_its_slot() {
+    let serve = ServeOptions { max_slots: 1, max_waiting: 1, ..Default::default() };
+    let server = start(ServerOptions::default(), serve, None);
+    for stream in [true, false] {
+        let long = ask("ROMEO:", json!({"max_tokens": 200, "ignore_eos": true, "stream": stream}));
+        let mut first = server.raw("/v1/chat/completions", &long);
+        if stream {
+            read_until(&mut first, "\"content\":\"");
+        }
+        drop(first);
+        let began = Instant::now();
+        loop {
+            let (status, _) = server.post("/v1/chat/completions", &ask("x", json!({"max_tokens": 1})));
+            match status {
+                200 => break,
+                429 => assert!(began.elapsed() < Duration::from_secs(60)),
+                status => panic!("{status}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_queue_is_said_with_429() {
+    let serve = ServeOptions { max_slots: 1, max_waiting: 1, ..Default::default() };
+    let server = start(ServerOptions::default(), serve, None);
+    let long = ask("ROMEO:", json!({"max_tokens": 200, "stream": true}));
+    let mut first = server.raw("/v1/chat/completions", &long);
+    read_until(&mut first, "\"content\":\"");
+    let waiting: Vec<_> = (0..3).map(|_| server.raw("/v1/chat/completions", &long)).collect();
+    let refused = waiting
+        .into_iter()
+        .map(|mut socket| read_until(&mut socket, "\r\n\r\n"))
+        .filter(|head| head.starts_with("HTTP/1.1 429"));
+    let refused: Vec<String> = refused.collect();
+    assert!(!refused.is_empty());
+    assert!(refused.iter().all(|head| head.to_lowercase().contains("retry-after")));
+}
