@@ -95,16 +95,26 @@ fn limits_come_first_and_rates_are_shares_of_them() {
     let cache = tempfile::tempdir().unwrap();
     let args = ["--pp", "8", "--tg", "2", "--reps", "1", "--threads", "2", "--limits", "--json"];
     let records = records(&done(bench(cache.path(), &args)));
-    let limits = ["read-bandwidth", "int8-peak", "f32-peak"];
+    let limits = limits();
+    let n = limits.len();
     assert_eq!(names(&records), [&limits[..], &limits, &["pp8", "tg2"]].concat());
-    let threads: Vec<_> = records[..6].iter().map(|r| r["threads"].as_u64().unwrap()).collect();
-    assert_eq!(threads, [1, 1, 1, 2, 2, 2]);
+    let threads: Vec<_> = records[..2 * n].iter().map(|r| r["threads"].as_u64().unwrap()).collect();
+    assert_eq!(threads, [vec![1; n], vec![2; n]].concat());
     let share = |record: &Value, rate: &str, limit: &Value| {
         let want = record[rate].as_f64().unwrap() / limit["max"].as_f64().unwrap();
         assert!((record["share"].as_f64().unwrap() / want - 1.0).abs() < 1e-9, "{record}");
     };
-    share(&records[6], "gop_s", &records[4]);
-    share(&records[7], "gb_s", &records[3]);
+    share(&records[2 * n], "gop_s", &records[n + 1]);
+    share(&records[2 * n + 1], "gb_s", &records[n]);
+}
+
+/// What `--limits` measures on this machine.
+fn limits() -> Vec<&'static str> {
+    let tiles: &[&str] = match qnn_host::kernels::Isa::detect().name() {
+        "amx" => &["int8-tile-peak", "bf16-tile-peak"],
+        _ => &[],
+    };
+    [&["read-bandwidth", "int8-peak", "f32-peak"], tiles].concat()
 }
 
 #[test]
@@ -115,7 +125,8 @@ fn tables_have_heads_and_units() {
     let plain = form(stdout(&done(bench(cache.path(), &args))));
     assert_eq!(plain, format!("{head}pp8 0 0 0 .. 0 - 0 -\ntg2 0 0 0 .. 0 0 - -\ntg2@9 0 0 0 .. 0 0 - -\n"));
     let limited = form(stdout(&done(bench(cache.path(), &[&args[..], &["--limits"]].concat()))));
-    let limits = "limit threads median min .. max\nread-bandwidth 0 0 0 .. 0 GB/s\nint8-peak 0 0 0 .. 0 Gop/s\nf32-peak 0 0 0 .. 0 Gop/s\n";
+    let line = |name| format!("{name} 0 0 0 .. 0 {}\n", if name == "read-bandwidth" { "GB/s" } else { "Gop/s" });
+    let limits = format!("limit threads median min .. max\n{}", limits().into_iter().map(line).collect::<String>());
     assert_eq!(
         limited,
         format!("{limits}\n{head}pp8 0 0 0 .. 0 - 0 0 %\ntg2 0 0 0 .. 0 0 - 0 %\ntg2@9 0 0 0 .. 0 0 - 0 %\n")

@@ -102,6 +102,21 @@ impl Limits {
         })
     }
 
+    /// Operations/s of a matrix unit on 8-bit integers; `None` where there is none.
+    pub fn int8_tile_ops(&self, passes: usize) -> Option<Vec<f64>> {
+        self.tile_ops(true, passes)
+    }
+
+    /// Operations/s of a matrix unit on bf16, which prompts are computed with; `None` where there is none.
+    pub fn bf16_tile_ops(&self, passes: usize) -> Option<Vec<f64>> {
+        self.tile_ops(false, passes)
+    }
+
+    fn tile_ops(&self, int8: bool, passes: usize) -> Option<Vec<f64>> {
+        roofline::tiles(self.isa, int8, 1)?;
+        Some(self.arithmetic(passes, &|rounds| roofline::tiles(self.isa, int8, 256 * rounds).unwrap_or(0)))
+    }
+
     /// Operations/s on f32 multiply-adds.
     pub fn f32_ops(&self, passes: usize) -> Vec<f64> {
         self.arithmetic(passes, &|rounds| black_box(roofline::multiply_adds(self.isa, rounds)).0)
@@ -183,7 +198,8 @@ mod tests {
         let memory = ReadMemory::of(1 << 18).expect("memory");
         for threads in [1, 3] {
             let limits = Limits::new(threads).expect("threads start");
-            for rates in [limits.read_bandwidth(&memory, 2), limits.int8_ops(2), limits.f32_ops(2)] {
+            let tiles = [limits.int8_tile_ops(2), limits.bf16_tile_ops(2)].into_iter().flatten();
+            for rates in tiles.chain([limits.read_bandwidth(&memory, 2), limits.int8_ops(2), limits.f32_ops(2)]) {
                 assert_eq!(rates.len(), 2);
                 assert!(rates.iter().all(|r| r.is_finite() && *r > 0.0), "{rates:?}");
             }

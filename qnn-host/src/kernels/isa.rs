@@ -1,6 +1,8 @@
 //! Which vector unit to run on: detected once, then carried by value into every kernel.
 
 #[cfg(target_arch = "x86_64")]
+use super::simd::amx::Amx;
+#[cfg(target_arch = "x86_64")]
 use super::simd::avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 use super::simd::avx2_dot::AvxVnni;
@@ -17,7 +19,14 @@ use super::simd::plain::Plain;
 /// An instruction set that this CPU has. Values come from [`Isa::detect`] and [`Isa::available`] only, so holding one
 /// is proof that its kernels may run.
 #[derive(Clone, Copy, Debug)]
-pub struct Isa(pub(super) Level, pub(super) DotLevel);
+pub struct Isa(pub(super) Level, pub(super) DotLevel, pub(super) Option<Matrix>);
+
+/// The unit for products of matrices, for steps of many rows.
+#[cfg(target_arch = "x86_64")]
+pub(super) type Matrix = Amx;
+/// None is known on this architecture.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) type Matrix = std::convert::Infallible;
 
 /// The unit for floats.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +60,7 @@ pub(super) enum DotLevel {
 
 impl Isa {
     /// The path for any CPU.
-    pub const PLAIN: Self = Self(Level::Plain(Plain), DotLevel::Plain(Plain));
+    pub const PLAIN: Self = Self(Level::Plain(Plain), DotLevel::Plain(Plain), None);
 
     /// The best one that this CPU has.
     pub fn detect() -> Self {
@@ -65,6 +74,9 @@ impl Isa {
 
     /// A short name for logs and test messages.
     pub fn name(self) -> &'static str {
+        if self.2.is_some() {
+            return "amx";
+        }
         match (self.0, self.1) {
             (Level::Plain(_), _) => "plain",
             #[cfg(target_arch = "x86_64")]
@@ -85,7 +97,7 @@ impl Isa {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn special() -> [Option<Self>; 4] {
+    fn special() -> [Option<Self>; 5] {
         let has2 =
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
         let has512 = has2
@@ -95,12 +107,14 @@ impl Isa {
             && is_x86_feature_detected!("avx512vl");
         let vnni2 = has2 && is_x86_feature_detected!("avxvnni");
         let vnni = has512 && is_x86_feature_detected!("avx512vnni");
+        let amx = vnni.then(Amx::detect).flatten();
         let (two, wide) = (Avx2(()), Avx512(()));
         [
-            has2.then_some(Self(Level::Avx2(two), DotLevel::Avx2(two))),
-            vnni2.then_some(Self(Level::Avx2(two), DotLevel::AvxVnni(AvxVnni(two)))),
-            has512.then_some(Self(Level::Avx512(wide), DotLevel::Avx2(two))),
-            vnni.then_some(Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)))),
+            has2.then_some(Self(Level::Avx2(two), DotLevel::Avx2(two), None)),
+            vnni2.then_some(Self(Level::Avx2(two), DotLevel::AvxVnni(AvxVnni(two)), None)),
+            has512.then_some(Self(Level::Avx512(wide), DotLevel::Avx2(two), None)),
+            vnni.then_some(Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)), None)),
+            amx.map(|amx| Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)), Some(amx))),
         ]
     }
 
@@ -111,9 +125,9 @@ impl Isa {
         let matrix = dot && std::arch::is_aarch64_feature_detected!("i8mm");
         let unit = Neon(());
         [
-            neon.then_some(Self(Level::Neon(unit), DotLevel::Neon(unit))),
-            dot.then_some(Self(Level::Neon(unit), DotLevel::NeonDot(NeonDot(unit)))),
-            matrix.then_some(Self(Level::Neon(unit), DotLevel::NeonI8mm(NeonI8mm(NeonDot(unit))))),
+            neon.then_some(Self(Level::Neon(unit), DotLevel::Neon(unit), None)),
+            dot.then_some(Self(Level::Neon(unit), DotLevel::NeonDot(NeonDot(unit)), None)),
+            matrix.then_some(Self(Level::Neon(unit), DotLevel::NeonI8mm(NeonI8mm(NeonDot(unit))), None)),
         ]
     }
 

@@ -166,6 +166,20 @@ fn multiply_adds_by<S: Simd>(s: S, rounds: usize) -> (u64, f32) {
     ((rounds * MULTIPLY_ADDS * CHAINS * S::LANES * 2) as u64, total)
 }
 
+/// Multiplies tiles of a matrix unit `rounds` times and returns how many operations that were; `None` where there is none.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn tiles(isa: super::Isa, int8: bool, rounds: usize) -> Option<u64> {
+    use super::simd::amx::Operands;
+    let operands = if int8 { Operands::Int8 } else { Operands::Bf16 };
+    isa.2.map(|amx| amx.tiles().rounds(operands, rounds))
+}
+
+/// None is known on this architecture.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn tiles(_: super::Isa, _: bool, _: usize) -> Option<u64> {
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,11 @@ pub(crate) fn isas() -> impl Iterator<Item = Isa> {
     Isa::available()
 }
 
+/// Those whose steps of many rows have the arithmetic of narrow ones.
+pub(crate) fn isas_without_matrix_unit() -> impl Iterator<Item = Isa> {
+    isas().filter(|isa| isa.name() != "amx")
+}
+
 /// `n` reproducible numbers, most of them within +-2, a few larger.
 pub(crate) fn numbers(n: usize, seed: u64) -> Vec<f32> {
     let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;

@@ -156,7 +156,10 @@ impl<'a> Record<'a> {
         let samples_ts: Vec<f64> = seconds.iter().map(|s| tokens as f64 / s).collect();
         let Summary { median: tok_s, min, max } = Summary::of(&samples_ts);
         let (fill, rate, limit) = match *test {
-            Test::Prefill(_) => (0, weights.prompt_weights.map(|n| 2.0 * n as f64 * tok_s), roofline.int8_ops),
+            Test::Prefill(n) => {
+                let peak = roofline.tile_ops.filter(|_| n >= 64).or(roofline.int8_ops);
+                (0, weights.prompt_weights.map(|n| 2.0 * n as f64 * tok_s), peak)
+            }
             Test::Decode { fill, .. } => (fill, weights.step_bytes.map(|n| n as f64 * tok_s), roofline.read_bytes),
         };
         let decode = matches!(test, Test::Decode { .. });

@@ -18,6 +18,8 @@ pub struct Roofline {
     pub read_bytes: Option<f64>,
     /// Operations on 8-bit integers.
     pub int8_ops: Option<f64>,
+    /// Operations of a matrix unit on tiles of bf16, which computes steps of 64 rows or more.
+    pub tile_ops: Option<f64>,
 }
 
 /// A measured limit, as it is printed.
@@ -57,7 +59,11 @@ pub fn measure(threads: usize, reps: usize, metadata: &RunMetadata, out: &mut Ou
         let limits = Limits::new(n).with_context(|| format!("cannot start {n} threads"))?;
         let read = limits.read_bandwidth(&memory, passes);
         let (int8, f32) = (limits.int8_ops(passes), limits.f32_ops(passes));
-        for (test, rates) in [("read-bandwidth", &read), ("int8-peak", &int8), ("f32-peak", &f32)] {
+        let tiles = (limits.int8_tile_ops(passes), limits.bf16_tile_ops(passes));
+        let mut all = vec![("read-bandwidth", &read), ("int8-peak", &int8), ("f32-peak", &f32)];
+        all.extend(tiles.0.as_ref().map(|rates| ("int8-tile-peak", rates)));
+        all.extend(tiles.1.as_ref().map(|rates| ("bf16-tile-peak", rates)));
+        for (test, rates) in all {
             let giga: Vec<f64> = rates.iter().map(|rate| rate / 1e9).collect();
             let summary = Summary::of(&giga);
             let bytes = test == "read-bandwidth";
@@ -73,7 +79,12 @@ pub fn measure(threads: usize, reps: usize, metadata: &RunMetadata, out: &mut Ou
                 commit: metadata.commit,
             })?;
         }
-        roofline = Roofline { read_bytes: Some(Summary::of(&read).max), int8_ops: Some(Summary::of(&int8).max) };
+        let peak = |rates: &Vec<f64>| Summary::of(rates).max;
+        roofline = Roofline {
+            read_bytes: Some(peak(&read)),
+            int8_ops: Some(peak(&int8)),
+            tile_ops: tiles.1.as_ref().map(peak),
+        };
     }
     Ok(roofline)
 }

@@ -53,4 +53,6 @@ pub(super) struct Job<'a> {
     pub(super) k: usize,
     pub(super) layers: &'a [Linear<'a>],
     pub(super) scratch: SharedMut<'a, f32>,
+    /// The matrix unit computes the layers whose weights it takes.
+    pub(super) wide: bool,
 }

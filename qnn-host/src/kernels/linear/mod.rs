@@ -7,9 +7,11 @@
 //!
 //! *The bits of a row do not depend on the rows beside it*: each output is summed up in one order, whatever the number of rows,
 //! so that a token has the same logits alone, in a draft, and as one of many (`same_bits` tests it for each type of weights).
+//! Only a matrix unit has another arithmetic, for steps of 64 rows or more: long prompts.
 //!
 //! Ways of the packed ones, by the number of rows of `X` (`quantised`): straight from memory for few, opened in the first-level
-//! cache for many. Others have one way (`dot`), in larger blocks for many rows.
+//! cache for many. Others have one way (`dot`), in larger blocks for many rows. Both give way to `wide` where there is a matrix
+//! unit and rows enough for it.
 
 mod dot;
 mod finish;
@@ -19,6 +21,11 @@ mod quantised;
 mod same_bits;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod wide;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "no_matrix_unit.rs"]
+mod wide;
 
 use self::job::Job;
 pub use self::job::{Gate, Linear, Residual};
@@ -26,9 +33,13 @@ use super::packed::Bits;
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
 
+/// Fewest rows of a step that a matrix unit computes: decoding, drafts and batches stay below.
+pub(super) const MATRIX_ROWS: usize = 64;
+
 /// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with `threads` threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
-    quantised::scratch_len(isa, m, k, threads)
+    let narrow = quantised::scratch_len(isa, m, k, threads);
+    if wide::takes_rows(isa, m) { narrow.max(wide::scratch_len(m, k, threads)) } else { narrow }
 }
 
 /// Computes all `layers` of `x` (`[m, k]`).
@@ -55,9 +66,22 @@ pub unsafe fn linear(
         check(layer, m, k);
     }
     assert!(scratch.len() >= scratch_len(isa, m, k, worker.count()), "{} numbers of scratch", scratch.len());
-    let job = Job { x, m, k, layers, scratch };
+    let job = Job { x, m, k, layers, scratch, wide: wide::takes_rows(isa, m) };
     // SAFETY: operands fit the shapes as checked; the caller's promise is the one that the paths ask for.
     unsafe {
+        if job.wide {
+            let wide = layers.iter().filter(|l| wide::takes(l)).count();
+            if wide > 0 {
+                wide::run(isa, worker, &job);
+            }
+            if 0 < wide && wide < layers.len() {
+                worker.barrier();
+            }
+            if wide < layers.len() {
+                dot::run(isa, worker, &job);
+            }
+            return;
+        }
         let packed = layers.iter().filter(|l| l.weights.packed().is_some()).count();
         let bits =
             |six| layers.iter().any(|l| l.weights.packed().is_some_and(|w| (w.packing().bits == Bits::Six) == six));

@@ -10,6 +10,8 @@
 //! function that is not `inline(always)` stays outside, where every intrinsic is a call.
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2_dot;

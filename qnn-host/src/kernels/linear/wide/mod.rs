@@ -1,0 +1,264 @@
+//! Many rows of `X` on a matrix unit: AMX tiles of bf16.
+//!
+//! `X` is rounded to bf16 once, and weights are opened into bf16 tiles, a few outputs and [`CHUNK_STEPS`] tiles along `k` at a
+//! time, whatever their format: a weight is `value * scale` rounded to bf16. Products are exact and added in f32.
+//!
+//! *Error*: a weight and a number of `X` are each off by at most 2^-8 of themselves, so a product is off by at most about
+//! `|x w| / 128`; less, on the whole, than what the quantised `X` of narrower steps costs. It is not the same arithmetic: a row's bits depend on
+//! whether it came in a step of [`ROWS`] or more. Among narrower steps, and among wide ones, they do not.
+//!
+//! *Order of work*. A task is [`TASK`] outputs of one layer. Opened weights stay in the first-level cache while all panels of rows
+//! are multiplied with them; sums lie in the second.
+//!
+//! *Scratch*: `X` in the order in which it is read, `[block of rows][chunk along k][pair of panels][step][2 panels]` tiles of
+//! `[16][32]` bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and products `[BLOCK_ROWS][TASK]` f32 of a
+//! layer and of its gate.
+
+mod open;
+#[cfg(test)]
+mod tests;
+
+use std::arch::x86_64::*;
+
+use super::super::Mat;
+use super::super::float::Float;
+use super::super::isa::{Isa, Level};
+use super::super::rows::RowElem;
+use super::super::simd::amx::{Product, TILE_BYTES, TILE_K, TILE_ROWS, Tiles};
+use super::super::simd::avx512::Avx512;
+use super::finish::{Affine, MAX_CHUNK, finish};
+use super::{Job, Linear};
+use crate::pool::Worker;
+
+/// Fewest rows of `X` that come here.
+pub(super) const ROWS: usize = super::MATRIX_ROWS;
+/// Outputs of a task.
+const TASK: usize = 2 * MAX_CHUNK;
+/// Most tiles along `k` whose weights are opened at a time.
+const CHUNK_STEPS: usize = 12;
+/// Rows of `X` whose products are kept.
+const BLOCK_ROWS: usize = 512;
+/// Floats of a tile.
+const TILE_LEN: usize = TILE_BYTES / 4;
+/// Floats of opened weights: two groups.
+const OPEN_LEN: usize = 2 * CHUNK_STEPS * TILE_LEN;
+/// Floats of products of one layer.
+const PRODUCTS_LEN: usize = BLOCK_ROWS * TASK;
+/// Floats of scratch of a thread.
+const THREAD_LEN: usize = OPEN_LEN + 2 * PRODUCTS_LEN;
+/// Floats of a cache line.
+const LINE: usize = 16;
+
+/// Whether steps of `m` rows are computed here on this CPU.
+pub(super) fn takes_rows(isa: Isa, m: usize) -> bool {
+    m >= ROWS && isa.2.is_some()
+}
+
+/// Whether a layer is: any but one of f32, which would lose digits.
+pub(super) fn takes(layer: &Linear<'_>) -> bool {
+    let fits = |weights: Mat<'_>| weights.as_rows().is_none_or(|rows| rows.elem != RowElem::Float(Float::F32));
+    fits(layer.weights) && layer.gate.is_none_or(|gate| fits(gate.weights))
+}
+
+/// f32 numbers of scratch for `m` rows of `k` numbers.
+pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
+    LINE + acts_len(m, k) + threads * THREAD_LEN
+}
+
+/// Floats of `X` in bf16.
+fn acts_len(m: usize, k: usize) -> usize {
+    m.div_ceil(2 * TILE_ROWS) * k.div_ceil(TILE_K) * 2 * TILE_LEN
+}
+
+/// Where the tiles of a pair of panels from step `step0` (the first of a chunk) on are, in tiles.
+fn pair_at(m: usize, steps: usize, pair: usize, step0: usize) -> usize {
+    const BLOCK: usize = BLOCK_ROWS / (2 * TILE_ROWS);
+    let (block, pair) = (pair / BLOCK, pair % BLOCK);
+    let pairs = BLOCK.min(m.div_ceil(2 * TILE_ROWS) - block * BLOCK);
+    let chunk = CHUNK_STEPS.min(steps - step0);
+    2 * (block * BLOCK * steps + step0 * pairs + pair * chunk)
+}
+
+/// Computes the layers whose weights it [`takes`].
+///
+/// # Safety
+/// As [`super::linear`], operands and scratch checked, and [`takes_rows`] said yes.
+pub(super) unsafe fn run(isa: Isa, worker: Worker<'_>, job: &Job<'_>) {
+    let (Level::Avx512(s), Some(amx)) = (isa.0, isa.2) else { unreachable!("`takes_rows` was asked") };
+    let tiles = amx.tiles();
+    // SAFETY: the tokens prove that the CPU has the features; the caller's promise is the body's.
+    unsafe { body(s, &tiles, worker, job) }
+}
+
+/// # Safety
+/// As [`run`]; the CPU has the features.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+unsafe fn body(s: Avx512, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
+    let scratch = job.scratch.ptr();
+    let acts = scratch.wrapping_add(scratch.align_offset(4 * LINE));
+    let own = acts.wrapping_add(acts_len(job.m, job.k) + worker.index() * THREAD_LEN);
+    let steps = job.k.div_ceil(TILE_K);
+    // SAFETY: a pair of panels is written by the thread that took it, and read after the barrier; scratch is as long as `scratch_len` says.
+    unsafe {
+        let mut pair = worker.take();
+        while pair < job.m.div_ceil(2 * TILE_ROWS) {
+            for panel in 0..2 {
+                round(job, pair, panel, steps, acts.cast());
+            }
+            pair = worker.take();
+        }
+    }
+    worker.barrier();
+    let mut task = worker.take();
+    let mut first = 0;
+    for layer in job.layers.iter().filter(|layer| takes(layer)) {
+        let n = layer.weights.rows();
+        let tasks = n.div_ceil(TASK);
+        while task < first + tasks {
+            let n0 = (task - first) * TASK;
+            // SAFETY: the outputs lie inside the layer, and this thread alone took them.
+            unsafe { outputs(s, tiles, job, layer, acts.cast(), own, n0, TASK.min(n - n0)) };
+            task = worker.take();
+        }
+        first += tasks;
+    }
+}
+
+/// Rounds the 16 rows of panel `panel` (0 or 1) of pair `pair`; rows and columns that do not exist are zeros.
+///
+/// # Safety
+/// All tiles of `X` are writable at `to`; the CPU has the features.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn round(job: &Job<'_>, pair: usize, panel: usize, steps: usize, to: *mut u8) {
+    for row in 0..TILE_ROWS {
+        let at = (2 * pair + panel) * TILE_ROWS + row;
+        let numbers = if at < job.m { &job.x[at * job.k..][..job.k] } else { &[] };
+        for chunk in (0..steps).step_by(CHUNK_STEPS) {
+            let first = pair_at(job.m, steps, pair, chunk) + panel;
+            for step in chunk..steps.min(chunk + CHUNK_STEPS) {
+                let rest = numbers.get(step * TILE_K..).unwrap_or(&[]);
+                // SAFETY: masks keep the loads to the numbers that are left; a tile has 16 rows of 64 bytes.
+                unsafe {
+                    let mask = u32::MAX.checked_shr(TILE_K.saturating_sub(rest.len()) as u32).unwrap_or(0);
+                    let low = _mm512_maskz_loadu_ps(mask as u16, rest.as_ptr());
+                    let high = _mm512_maskz_loadu_ps((mask >> 16) as u16, rest.as_ptr().wrapping_add(16));
+                    let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+                    let tile = first + 2 * (step - chunk);
+                    _mm512_storeu_si512(to.add(tile * TILE_BYTES + row * 64).cast(), pairs);
+                }
+            }
+        }
+    }
+}
+
+/// Outputs `n0 .. n0 + count` of a layer, for all rows.
+///
+/// # Safety
+/// As [`run`]; `n0` begins a group, `count` is at most [`TASK`].
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[allow(clippy::too_many_arguments)]
+unsafe fn outputs(
+    s: Avx512,
+    tiles: &Tiles,
+    job: &Job<'_>,
+    layer: &Linear<'_>,
+    acts: *const u8,
+    own: *mut f32,
+    n0: usize,
+    count: usize,
+) {
+    let main = own.wrapping_add(OPEN_LEN);
+    let gate = main.wrapping_add(PRODUCTS_LEN);
+    let steps = job.k.div_ceil(TILE_K);
+    for row0 in (0..job.m).step_by(BLOCK_ROWS) {
+        let rows = BLOCK_ROWS.min(job.m - row0);
+        // SAFETY: the panels of these rows exist, their products fit; each part of the scratch is used for one thing.
+        unsafe {
+            let acts = acts.add(row0 / TILE_ROWS * steps * TILE_BYTES);
+            if let Some(g) = layer.gate {
+                products(tiles, &g.weights, n0, count, acts, rows, steps, own.cast(), gate);
+            }
+            products(tiles, &layer.weights, n0, count, acts, rows, steps, own.cast(), main);
+            for i in (0..count).step_by(MAX_CHUNK) {
+                finish_rows(s, layer, row0, rows, n0 + i, MAX_CHUNK.min(count - i), main.add(i), gate.add(i));
+            }
+        }
+    }
+}
+
+/// Writes outputs `n0 .. n0 + count` of rows `row0 .. row0 + rows` from their products.
+///
+/// # Safety
+/// As [`outputs`]; `count` is at most [`MAX_CHUNK`].
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[allow(clippy::too_many_arguments)]
+unsafe fn finish_rows(
+    s: Avx512,
+    layer: &Linear<'_>,
+    row0: usize,
+    rows: usize,
+    n0: usize,
+    count: usize,
+    main: *const f32,
+    gate: *const f32,
+) {
+    /// How many rows ahead their outputs are asked for: each lies in another page.
+    const AHEAD: usize = 8;
+    let affine = Affine::of(s, layer, n0, count);
+    for row in 0..rows {
+        let next = layer.out.ptr().wrapping_add((row0 + row + AHEAD) * layer.weights.rows() + n0);
+        for line in 0..count.div_ceil(LINE) {
+            _mm_prefetch::<_MM_HINT_ET0>(next.wrapping_add(line * LINE).cast());
+        }
+        // SAFETY: products of this row are readable, and this thread alone uses its outputs.
+        unsafe { finish(s, layer, &affine, row0 + row, n0, count, main.add(row * TASK), gate.add(row * TASK)) };
+    }
+}
+
+/// `to[row * TASK + i]` = row `row` of `acts` times row `n0 + i` of the weights; the scales of rows of bytes still to come.
+///
+/// # Safety
+/// As [`outputs`].
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[allow(clippy::too_many_arguments)]
+unsafe fn products(
+    tiles: &Tiles,
+    w: &Mat<'_>,
+    n0: usize,
+    count: usize,
+    acts: *const u8,
+    rows: usize,
+    steps: usize,
+    open: *mut u8,
+    to: *mut f32,
+) {
+    let panels = rows.div_ceil(TILE_ROWS);
+    let groups = count.div_ceil(TILE_ROWS);
+    for step0 in (0..steps).step_by(CHUNK_STEPS) {
+        let chunk = CHUNK_STEPS.min(steps - step0);
+        for group in (0..groups).step_by(2) {
+            let wide = 2.min(groups - group);
+            for g in 0..wide {
+                // SAFETY: the group has outputs, and the chunk's tiles fit.
+                unsafe { open::tiles(w, n0 + (group + g) * TILE_ROWS, step0, chunk, open.add(g * TILE_BYTES)) };
+            }
+            let pairs = panels.div_ceil(2);
+            let next = if group + 2 < groups { (group + 2, step0) } else { (0, step0 + CHUNK_STEPS) };
+            for pair in 0..pairs {
+                open::ask(w, n0 + next.0 * TILE_ROWS, next.1, steps, [pair, pairs]);
+                // SAFETY: panels and opened weights have `chunk` tiles from here on; products of whole panels fit.
+                unsafe {
+                    let product = Product {
+                        acts: acts.add(pair_at(rows, steps, pair, step0) * TILE_BYTES),
+                        weights: open,
+                        steps: chunk,
+                        sums: to.add(2 * pair * TILE_ROWS * TASK + group * TILE_ROWS),
+                        stride: 4 * TASK,
+                        add: step0 > 0,
+                    };
+                    tiles.multiply(2.min(panels - 2 * pair), wide, product);
+                }
+            }
+        }
+    }
+}

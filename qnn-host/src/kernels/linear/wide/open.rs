@@ -1,0 +1,206 @@
+//! Weights of any format as bf16 tiles: `[16 pairs of k][16 outputs][2]`.
+
+use std::arch::x86_64::*;
+
+use half::f16;
+
+use super::super::super::Mat;
+use super::super::super::float::Float;
+use super::super::super::packed::{Bits, Packed, Scales};
+use super::super::super::q6_k;
+use super::super::super::rows::{RowElem, RowMat};
+use super::super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, pairs};
+use super::CHUNK_STEPS;
+
+/// Tiles `step0 .. step0 + steps` along `k` of the outputs `n0 .. n0 + 16`, two tiles apart. Scales of rows of bytes are left out.
+///
+/// # Safety
+/// `n0` begins a group and exists, as do the steps; the tiles are writable at `to`, and the CPU has the features.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
+pub(super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(packed) = w.packed() {
+            for step in 0..steps {
+                let to = to.add(2 * step * TILE_BYTES);
+                match packed.packing().bits {
+                    Bits::Six => six(packed, n0 / TILE_ROWS, step0 + step, to),
+                    bits => block(packed, bits, n0 / TILE_ROWS, step0 + step, to),
+                }
+            }
+        } else if let Some(rows) = w.as_rows() {
+            for step in 0..steps {
+                from_rows(rows, n0, (step0 + step) * TILE_K, to.add(2 * step * TILE_BYTES));
+            }
+        }
+    }
+}
+
+/// Asks for a part of what [`tiles`] will read for two groups from step `step0` of `steps` on: part `part` of `parts`.
+pub(super) fn ask(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, [part, parts]: [usize; 2]) {
+    let count = CHUNK_STEPS.min(steps.saturating_sub(step0));
+    let Some(packed) = w.packed() else { return };
+    if count == 0 {
+        return;
+    }
+    let packing = packed.packing();
+    let blocks = packing.stretch_cols() / TILE_K;
+    let from = packing.group_header() + step0 / blocks * packing.stretch_bytes();
+    let lines = count.div_ceil(blocks) * packing.stretch_bytes() / 64;
+    for group in (n0 / TILE_ROWS..packed.rows().div_ceil(TILE_ROWS)).take(2) {
+        let from = packed.group(group).wrapping_add(from);
+        for line in lines * part / parts..lines * (part + 1) / parts {
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(64 * line).cast()) };
+        }
+    }
+}
+
+/// A block of 4 or 8 bits.
+///
+/// # Safety
+/// As [`tiles`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
+unsafe fn block(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut u8) {
+    let packing = w.packing();
+    // SAFETY: the group has this block, and its scales where the packing says.
+    unsafe {
+        let group = w.group(group);
+        let from = group.add(packing.block_at(block));
+        let scale = match packing.scales {
+            Scales::Row => _mm512_loadu_ps(group.cast()),
+            Scales::Block => _mm512_cvtph_ps(_mm256_loadu_si256(group.add(packing.scale_at(0, block)).cast())),
+        };
+        if bits == Bits::Eight {
+            for quad in 0..8 {
+                store(_mm512_loadu_si512(from.add(64 * quad).cast()), scale, to.add(128 * quad));
+            }
+            return;
+        }
+        let (low, eight) = (_mm512_set1_epi8(15), _mm512_set1_epi8(8));
+        for quad in 0..4 {
+            let both = _mm512_loadu_si512(from.add(64 * quad).cast());
+            let values = _mm512_sub_epi8(_mm512_and_si512(both, low), eight);
+            store(values, scale, to.add(128 * quad));
+            let values = _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16::<4>(both), low), eight);
+            store(values, scale, to.add(128 * (quad + 4)));
+        }
+    }
+}
+
+/// A block of 6 bits.
+///
+/// # Safety
+/// As [`tiles`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
+unsafe fn six(w: Packed<'_>, group: usize, block: usize, to: *mut u8) {
+    const BLOCKS: usize = q6_k::STRETCH / TILE_K;
+    // SAFETY: the group has this stretch and block.
+    unsafe {
+        let stretch = w.group(group).add(block / BLOCKS * q6_k::STRETCH_BYTES);
+        let from = stretch.add(q6_k::BLOCKS_AT + block % BLOCKS * q6_k::BLOCK_BYTES);
+        let row_scales = _mm512_loadu_ps(stretch.cast());
+        for half in 0..2 {
+            let steps = _mm_loadu_si128(stretch.add(q6_k::STEPS_AT + (2 * (block % BLOCKS) + half) * TILE_ROWS).cast());
+            let scale = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), row_scales);
+            let mut upper = _mm512_loadu_si512(from.add(q6_k::UPPER_AT + 64 * half).cast());
+            for i in 0..4 {
+                let lower = _mm512_loadu_si512(from.add(64 * i).cast());
+                let lower = if half == 0 { lower } else { _mm512_srli_epi16::<4>(lower) };
+                let lower = _mm512_and_si512(lower, _mm512_set1_epi8(15));
+                let high = _mm512_and_si512(_mm512_slli_epi16::<4>(upper), _mm512_set1_epi8(0x30));
+                upper = _mm512_srli_epi16::<2>(upper);
+                let values = _mm512_sub_epi8(_mm512_or_si512(lower, high), _mm512_set1_epi8(q6_k::OFFSET as i8));
+                store(values, scale, to.add(128 * (4 * half + i)));
+            }
+        }
+    }
+}
+
+/// Four signed bytes of each of 16 outputs, `[16][4]`, times the outputs' scales: two rows of a tile.
+///
+/// # Safety
+/// 128 bytes are writable at `to`, and the CPU has the features.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn store(values: __m512i, scale: __m512, to: *mut u8) {
+    let number = |value: __m512i| _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(value)), scale);
+    let first = pairs(number(_mm512_slli_epi32::<24>(values)), number(_mm512_slli_epi32::<16>(values)));
+    let second = pairs(number(_mm512_slli_epi32::<8>(values)), number(values));
+    // SAFETY: the caller's promise.
+    unsafe {
+        _mm512_storeu_si512(to.cast(), first);
+        _mm512_storeu_si512(to.add(64).cast(), second);
+    }
+}
+
+/// Rows of floats or bytes.
+///
+/// # Safety
+/// As [`tiles`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
+unsafe fn from_rows(w: RowMat<'_>, n0: usize, k0: usize, to: *mut u8) {
+    let count = TILE_K.min(w.cols - k0);
+    let mask = u32::MAX >> (TILE_K - count);
+    let mut rows = [_mm512_setzero_si512(); TILE_ROWS];
+    for (i, row) in rows.iter_mut().enumerate().take(w.rows - n0) {
+        let at = (n0 + i) * w.cols + k0;
+        // SAFETY: masks keep the loads to the `count` elements that the row has from `k0` on.
+        *row = unsafe {
+            match w.elem {
+                RowElem::Float(Float::Bf16) => _mm512_maskz_loadu_epi16(mask, w.ptr::<half::bf16>().add(at).cast()),
+                RowElem::Float(Float::F16) => {
+                    let halves = _mm512_maskz_loadu_epi16(mask, w.ptr::<f16>().add(at).cast());
+                    let low = _mm512_cvtph_ps(_mm512_castsi512_si256(halves));
+                    let high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64::<1>(halves));
+                    std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low))
+                }
+                RowElem::I8 => {
+                    let bytes = _mm256_maskz_loadu_epi8(mask, w.ptr::<i8>().add(at));
+                    let number = |bytes| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+                    let low = number(_mm256_castsi256_si128(bytes));
+                    let high = number(_mm256_extracti128_si256::<1>(bytes));
+                    std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low))
+                }
+                RowElem::Float(Float::F32) => unreachable!("not taken"),
+            }
+        };
+    }
+    // SAFETY: a tile is 16 rows of 64 bytes.
+    unsafe { transpose(&rows, to) }
+}
+
+/// 16 x 16 pairs, transposed.
+///
+/// # Safety
+/// A tile is writable at `to`, and the CPU has the features.
+#[target_feature(enable = "avx512f")]
+unsafe fn transpose(rows: &[__m512i; TILE_ROWS], to: *mut u8) {
+    let mut a = [_mm512_setzero_si512(); 16];
+    for i in (0..16).step_by(2) {
+        a[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+        a[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+    }
+    // `b[4 * q + c]`: column `c` of each four of rows `4 * q ..`.
+    let mut b = [_mm512_setzero_si512(); 16];
+    for q in 0..4 {
+        let (lo, lo2, hi, hi2) = (a[4 * q], a[4 * q + 2], a[4 * q + 1], a[4 * q + 3]);
+        b[4 * q] = _mm512_unpacklo_epi64(lo, lo2);
+        b[4 * q + 1] = _mm512_unpackhi_epi64(lo, lo2);
+        b[4 * q + 2] = _mm512_unpacklo_epi64(hi, hi2);
+        b[4 * q + 3] = _mm512_unpackhi_epi64(hi, hi2);
+    }
+    for c in 0..4 {
+        let low = _mm512_shuffle_i32x4::<0b10_00_10_00>(b[c], b[4 + c]);
+        let low2 = _mm512_shuffle_i32x4::<0b10_00_10_00>(b[8 + c], b[12 + c]);
+        let high = _mm512_shuffle_i32x4::<0b11_01_11_01>(b[c], b[4 + c]);
+        let high2 = _mm512_shuffle_i32x4::<0b11_01_11_01>(b[8 + c], b[12 + c]);
+        // SAFETY: columns are 0..16, of 64 bytes each.
+        unsafe {
+            let put = |column: usize, v| _mm512_storeu_si512(to.add(64 * column).cast(), v);
+            put(c, _mm512_shuffle_i32x4::<0b10_00_10_00>(low, low2));
+            put(4 + c, _mm512_shuffle_i32x4::<0b10_00_10_00>(high, high2));
+            put(8 + c, _mm512_shuffle_i32x4::<0b11_01_11_01>(low, low2));
+            put(12 + c, _mm512_shuffle_i32x4::<0b11_01_11_01>(high, high2));
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! AMX tiles of bf16: 16 x 16 sums of products along 32 numbers in one instruction.
+//!
+//! A tile is eight registers' worth of 16 rows of 64 bytes. `tmm0..3` hold sums (f32), `tmm4` and `tmm5` rows of activations
+//! (`[16][32]` bf16), `tmm6` and `tmm7` weights (`[16 pairs of k][16 outputs][2]` bf16). Products are added in f32, in the order of
+//! `k`; subnormal numbers count as 0.
+//!
+//! The kernel must permit a process to use tiles, once ([`Amx::detect`]). Their shape is a thread's state: [`Amx::tiles`] sets it
+//! and its guard releases it, so that threads that do not multiply have no large state to switch.
+
+use std::arch::asm;
+use std::arch::x86_64::*;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use super::avx512::Avx512;
+
+/// Bytes of a tile.
+pub(crate) const TILE_BYTES: usize = 1024;
+/// Rows of activations, and outputs, of a tile.
+pub(crate) const TILE_ROWS: usize = 16;
+/// Numbers along `k` of a tile.
+pub(crate) const TILE_K: usize = 32;
+
+/// The variable that turns the unit off.
+const OFF: &str = "GENIE_AMX";
+
+/// Proof that the CPU has AMX with bf16, AVX-512 with bf16 beside it, and that the kernel lets this process use tiles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Amx(());
+
+/// Tiles are shaped on this thread while it lives.
+pub(crate) struct Tiles(PhantomData<*mut ()>);
+
+/// What [`Tiles::multiply`] works on.
+#[derive(Clone, Copy)]
+pub(crate) struct Product {
+    /// Two panels of activations: a tile of each for each step along `k`.
+    pub(crate) acts: *const u8,
+    /// Two groups of weights: a tile of each for each step along `k`.
+    pub(crate) weights: *const u8,
+    /// Tiles along `k`, at least one.
+    pub(crate) steps: usize,
+    /// Sums `[panels * 16][groups * 16]`, rows `stride` bytes apart.
+    pub(crate) sums: *mut f32,
+    pub(crate) stride: usize,
+    /// Whether sums begin with what is there, or with 0.
+    pub(crate) add: bool,
+}
+
+impl Amx {
+    /// The unit, if there is one that may be used; `GENIE_AMX=0` says that it may not.
+    pub(crate) fn detect() -> Option<Self> {
+        static FOUND: OnceLock<bool> = OnceLock::new();
+        let found = FOUND.get_or_init(|| {
+            let off = std::env::var_os(OFF).is_some_and(|value| value == "0" || value == "off");
+            !off && is_x86_feature_detected!("avx512bf16") && cpu_has_tiles() && kernel_permits()
+        });
+        found.then_some(Self(()))
+    }
+
+    /// Shapes this thread's tiles: all of 16 rows of 64 bytes.
+    pub(crate) fn tiles(self) -> Tiles {
+        #[repr(C, align(64))]
+        struct Config([u8; 64]);
+        let mut config = Config([0; 64]);
+        config.0[0] = 1;
+        for tile in 0..8 {
+            config.0[16 + 2 * tile] = 64;
+            config.0[48 + tile] = TILE_ROWS as u8;
+        }
+        // SAFETY: `self` proves that the instruction exists and is permitted; the 64 bytes are a valid shape (palette 1).
+        unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, readonly, preserves_flags)) };
+        Tiles(PhantomData)
+    }
+}
+
+impl Tiles {
+    /// The vector unit beside it.
+    pub(crate) fn float(&self) -> Avx512 {
+        // A matrix unit is only looked for where that one was found.
+        Avx512(())
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        // SAFETY: this thread shaped its tiles; their contents are not used any more.
+        unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
+    }
+}
+
+/// The loop over `k` for some of the tiles: `$acts` and `$weights` loads, `$products` of them.
+macro_rules! product {
+    ($p:expr, [$($zero:literal),*], [$($load:literal),*], [$($step:literal),*], [$($store:literal),*]) => {
+        asm!(
+            "test {add:e}, {add:e}",
+            "jnz 3f",
+            $($zero,)*
+            "jmp 2f",
+            "3:",
+            $($load,)*
+            "2:",
+            $($step,)*
+            "add {acts}, 2048",
+            "add {weights}, 2048",
+            "dec {steps}",
+            "jnz 2b",
+            $($store,)*
+            "/* {s0} {s1} {stride} {line} */",
+            add = in(reg) u32::from($p.add),
+            acts = inout(reg) $p.acts => _,
+            weights = inout(reg) $p.weights => _,
+            steps = inout(reg) $p.steps => _,
+            s0 = in(reg) $p.sums,
+            s1 = in(reg) $p.sums.wrapping_byte_add(TILE_ROWS * $p.stride),
+            stride = in(reg) $p.stride,
+            line = in(reg) 64usize,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        )
+    };
+}
+
+impl Tiles {
+    /// Adds up the products of the first `panels` (1 or 2) panels of activations with the first `groups` (1 or 2) groups of weights.
+    ///
+    /// # Safety
+    /// All operands are readable, sums writable, as [`Product`] describes them.
+    pub(crate) unsafe fn multiply(&self, panels: usize, groups: usize, p: Product) {
+        debug_assert!(p.steps > 0);
+        // SAFETY: the caller promised the operands; tiles are shaped while `self` lives; the unit exists, as only `Amx` makes it.
+        unsafe {
+            match (panels, groups) {
+                (2, 2) => product!(
+                    p,
+                    ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
+                    [
+                        "tileloadd tmm0, [{s0} + {stride}]",
+                        "tileloadd tmm1, [{s0} + {stride} + 64]",
+                        "tileloadd tmm2, [{s1} + {stride}]",
+                        "tileloadd tmm3, [{s1} + {stride} + 64]"
+                    ],
+                    [
+                        "tileloaddt1 tmm4, [{acts} + {line}]",
+                        "tileloadd tmm6, [{weights} + {line}]",
+                        "tdpbf16ps tmm0, tmm4, tmm6",
+                        "tileloadd tmm7, [{weights} + {line} + 1024]",
+                        "tdpbf16ps tmm1, tmm4, tmm7",
+                        "tileloaddt1 tmm5, [{acts} + {line} + 1024]",
+                        "tdpbf16ps tmm2, tmm5, tmm6",
+                        "tdpbf16ps tmm3, tmm5, tmm7"
+                    ],
+                    [
+                        "tilestored [{s0} + {stride}], tmm0",
+                        "tilestored [{s0} + {stride} + 64], tmm1",
+                        "tilestored [{s1} + {stride}], tmm2",
+                        "tilestored [{s1} + {stride} + 64], tmm3"
+                    ]
+                ),
+                (1, 2) => product!(
+                    p,
+                    ["tilezero tmm0", "tilezero tmm1"],
+                    ["tileloadd tmm0, [{s0} + {stride}]", "tileloadd tmm1, [{s0} + {stride} + 64]"],
+                    [
+                        "tileloaddt1 tmm4, [{acts} + {line}]",
+                        "tileloadd tmm6, [{weights} + {line}]",
+                        "tdpbf16ps tmm0, tmm4, tmm6",
+                        "tileloadd tmm7, [{weights} + {line} + 1024]",
+                        "tdpbf16ps tmm1, tmm4, tmm7"
+                    ],
+                    ["tilestored [{s0} + {stride}], tmm0", "tilestored [{s0} + {stride} + 64], tmm1"]
+                ),
+                (2, _) => product!(
+                    p,
+                    ["tilezero tmm0", "tilezero tmm2"],
+                    ["tileloadd tmm0, [{s0} + {stride}]", "tileloadd tmm2, [{s1} + {stride}]"],
+                    [
+                        "tileloaddt1 tmm4, [{acts} + {line}]",
+                        "tileloadd tmm6, [{weights} + {line}]",
+                        "tdpbf16ps tmm0, tmm4, tmm6",
+                        "tileloaddt1 tmm5, [{acts} + {line} + 1024]",
+                        "tdpbf16ps tmm2, tmm5, tmm6"
+                    ],
+                    ["tilestored [{s0} + {stride}], tmm0", "tilestored [{s1} + {stride}], tmm2"]
+                ),
+                _ => product!(
+                    p,
+                    ["tilezero tmm0"],
+                    ["tileloadd tmm0, [{s0} + {stride}]"],
+                    [
+                        "tileloaddt1 tmm4, [{acts} + {line}]",
+                        "tileloadd tmm6, [{weights} + {line}]",
+                        "tdpbf16ps tmm0, tmm4, tmm6"
+                    ],
+                    ["tilestored [{s0} + {stride}], tmm0"]
+                ),
+            }
+        }
+    }
+}
+
+/// Two numbers of each of 16 columns, side by side and rounded to bf16: a row of the second operand.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(crate) fn pairs(even: __m512, odd: __m512) -> __m512i {
+    const fn order() -> [u16; 32] {
+        let mut order = [0; 32];
+        let mut i = 0;
+        while i < 16 {
+            order[2 * i] = i as u16;
+            order[2 * i + 1] = i as u16 + 16;
+            i += 1;
+        }
+        order
+    }
+    static ORDER: [u16; 32] = order();
+    // SAFETY: 64 bytes are read; the two types are of the same 64 bytes.
+    unsafe {
+        let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(odd, even));
+        _mm512_permutexvar_epi16(_mm512_loadu_si512(ORDER.as_ptr().cast()), both)
+    }
+}
+
+/// What [`pairs`] put together.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn parts_of(pairs: __m512i) -> (__m512, __m512) {
+    let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
+    (_mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs)), _mm512_castsi512_ps(odd))
+}
+
+/// Operands of [`Tiles::rounds`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operands {
+    /// Signed bytes, 64 along `k`.
+    Int8,
+    /// bf16, 32 along `k`.
+    Bf16,
+}
+
+impl Tiles {
+    /// Multiplies tiles in registers, as [`Self::multiply`] combines them, and returns how many operations that were: two for each
+    /// product.
+    pub(crate) fn rounds(&self, operands: Operands, rounds: usize) -> u64 {
+        // Ordinary numbers in either form: 0.5 to 2 with many patterns of digits, as power and so the clock depend on them.
+        let tile: [u16; TILE_BYTES] = std::array::from_fn(|i| 0x3f00 | (i * 0x9e37 >> 3) as u16 & 0x80ff);
+        macro_rules! run {
+            ($product:literal) => {
+                asm!(
+                    "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+                    "tileloadd tmm4, [{tile} + {line}]",
+                    "tileloadd tmm5, [{tile} + {line} + 256]",
+                    "tileloadd tmm6, [{tile} + {line} + 512]",
+                    "tileloadd tmm7, [{tile} + {line} + 768]",
+                    "2:",
+                    concat!($product, " tmm0, tmm4, tmm6"),
+                    concat!($product, " tmm1, tmm4, tmm7"),
+                    concat!($product, " tmm2, tmm5, tmm6"),
+                    concat!($product, " tmm3, tmm5, tmm7"),
+                    "dec {rounds}",
+                    "jnz 2b",
+                    tile = in(reg) &tile,
+                    line = in(reg) 64usize,
+                    rounds = inout(reg) rounds.max(1) => _,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack, readonly),
+                )
+            };
+        }
+        // SAFETY: tiles are shaped while `self` lives; each load reads 1,024 bytes of the 2,048.
+        unsafe {
+            match operands {
+                Operands::Int8 => run!("tdpbssd"),
+                Operands::Bf16 => run!("tdpbf16ps"),
+            }
+        }
+        let along_k = if operands == Operands::Int8 { 2 * TILE_K } else { TILE_K };
+        (rounds.max(1) * 4 * TILE_ROWS * TILE_ROWS * along_k * 2) as u64
+    }
+}
+
+/// Whether the CPU has tiles and their products of bytes and of bf16.
+fn cpu_has_tiles() -> bool {
+    /// Products of bf16, tiles, products of bytes.
+    const ALL: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & ALL == ALL
+}
+
+/// Asks the kernel for the state of tiles, for all threads of the process.
+#[cfg(target_os = "linux")]
+fn kernel_permits() -> bool {
+    const ARCH_PRCTL: i64 = 158;
+    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+    const XTILEDATA: u64 = 18;
+    let mut result = ARCH_PRCTL;
+    // SAFETY: this system call changes nothing but what this process may use; the two registers are those that one overwrites.
+    unsafe {
+        asm!(
+            "syscall",
+            inout("rax") result,
+            in("rdi") ARCH_REQ_XCOMP_PERM,
+            in("rsi") XTILEDATA,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack),
+        );
+    }
+    result == 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kernel_permits() -> bool {
+    false
+}
