@@ -3,13 +3,13 @@
 //! *Layouts* (f32, `Q` queries in whole tiles; query `g * rows + i` is head `head0 + g`, row `row0 + i`):
 //!
 //! ```text
-//! state   values[Q][value_stride]  highest[Q]  total[Q][2 * LANES]      running; the division is still to come
+//! state   values[Q][value_stride]  highest[Q]  total[Q][3 * LANES]      running; the division is still to come
 //! work    queries[Q][COLS]  scores[Q][COLS]                then, for packed blocks, keys[dim][COLS] values[COLS][value_stride]
 //! ```
 //!
 //! *The bits of a result do not depend on how the columns are cut into blocks and spans*, as long as their order is the same and
 //! no ranges are joined: weights are relative to a power of two (`highest` is its exponent), so that a new maximum changes no
-//! digit of what was added before; weighted values are added one after the other; and the total has twice the digits of a
+//! digit of what was added before; weighted values are added one after the other; and the total has three times the digits of a
 //! number, so that the order of its parts is not seen in the result. A token then has the same result as one of many new rows
 //! and as the only one behind a cache that holds the others.
 
@@ -19,7 +19,7 @@ use super::super::softmax::{maximum, scale};
 use super::ahead::Ahead;
 use super::source::{Source, with_source};
 use super::team::{DIRECT_QUERIES, Plan};
-use super::weights::{Total, exponent, power, weigh};
+use super::weights::{TOTAL_VECTORS, Total, exponent, power, weigh};
 use super::{Attention, COLS, Span, direct, mask, matrix, packed};
 
 /// The queries of a task.
@@ -120,7 +120,9 @@ impl<'a> Block<'a> {
         // SAFETY: whole parts of the memory that the invariant promises, all f32.
         unsafe {
             self.sums.write_bytes(0, self.padded * self.value_stride);
-            self.queries.write_bytes(0, self.padded * COLS);
+            if self.on_matrix.is_none() {
+                self.queries.write_bytes(0, self.padded * COLS);
+            }
             for query in 0..self.padded {
                 *self.highest.add(query) = f32::NEG_INFINITY;
                 Total::none(s).store(s, self.total::<S>(query));
@@ -242,7 +244,7 @@ impl<'a> Block<'a> {
     /// Where a query's total is.
     #[inline(always)]
     fn total<S: Simd>(&self, query: usize) -> *mut f32 {
-        self.total.wrapping_add(query * 2 * S::LANES)
+        self.total.wrapping_add(query * TOTAL_VECTORS * S::LANES)
     }
 
     /// Turns a query's scores into weights relative to its new maximum, and scales what was added before.
@@ -279,7 +281,7 @@ impl<'a> Block<'a> {
             // SAFETY: both states hold this query.
             unsafe {
                 let their_highest = *other.add(self.padded * self.value_stride + query);
-                let theirs = other.add(self.padded * (self.value_stride + 1) + query * 2 * S::LANES);
+                let theirs = other.add(self.padded * (self.value_stride + 1) + query * TOTAL_VECTORS * S::LANES);
                 let their_total = Total::load(s, theirs);
                 if their_highest == f32::NEG_INFINITY {
                     continue;

@@ -116,13 +116,7 @@ pub(super) unsafe fn scores<R: Source>(
 /// # Safety
 /// As [`scores`]; the rows are readable.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-pub(super) unsafe fn weighted<R: Source>(
-    tiles: &Tiles,
-    block: &Block<'_>,
-    place: Place,
-    values: R,
-    count: usize,
-) {
+pub(super) unsafe fn weighted<R: Source>(tiles: &Tiles, block: &Block<'_>, place: Place, values: R, count: usize) {
     let (dim, steps) = (block.job.dim, count.div_ceil(TILE_K));
     let mut two = [[0.0f32; COLS]; 2];
     for j in (0..steps * TILE_K).step_by(2) {

@@ -9,6 +9,7 @@ use super::super::simd::Simd;
 use super::super::{Isa, SharedMut};
 use super::block::{Block, OnMatrix, Queries};
 use super::blocks::{self, Blocks};
+use super::weights::TOTAL_VECTORS;
 use super::{Attention, COLS, mask, matrix};
 use crate::pool::Worker;
 
@@ -37,7 +38,7 @@ pub(super) struct Plan {
     pub(super) dim: usize,
     /// Numbers from query to query in the weighted values: `dim` in whole pairs of vectors.
     pub(super) value_stride: usize,
-    /// Numbers of a query's total: two vectors.
+    /// Numbers of a query's total.
     total_len: usize,
     /// Query heads of a task.
     part: usize,
@@ -84,7 +85,7 @@ impl Plan {
             group,
             dim,
             value_stride: dim.next_multiple_of(vector_pair(isa)),
-            total_len: vector_pair(isa),
+            total_len: TOTAL_VECTORS * vector_pair(isa) / 2,
             part,
             block,
             stretches: lens.map(mask::stretches).sum(),

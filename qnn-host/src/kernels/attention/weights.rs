@@ -21,66 +21,84 @@ pub(super) fn power(n: f32) -> f32 {
     if n < LOWEST { 0.0 } else { f32::from_bits(((n as i32 + 127) as u32) << 23) }
 }
 
-/// The sum of weights, lane by lane, in two numbers: what is added, and what rounding left out. In all, twice the digits.
+/// Vectors of a [`Total`].
+pub(super) const TOTAL_VECTORS: usize = 3;
+
+/// The sum of weights, lane by lane, in three numbers: what is added, what rounding left out of it, and what rounding left out of
+/// that. In all, three times the digits: two would differ in the last digit of the result in one of some ten million.
 #[derive(Clone, Copy)]
-pub(super) struct Total<S: Simd> {
-    sum: S::V,
-    rest: S::V,
-}
+pub(super) struct Total<S: Simd>([S::V; TOTAL_VECTORS]);
 
 impl<S: Simd> Total<S> {
     #[inline(always)]
     pub(super) fn none(s: S) -> Self {
-        Self { sum: s.zero(), rest: s.zero() }
+        Self([s.zero(); TOTAL_VECTORS])
     }
 
     /// # Safety
-    /// `2 * LANES` numbers are readable at `p`.
+    /// `TOTAL_VECTORS * LANES` numbers are readable at `p`.
     #[inline(always)]
     pub(super) unsafe fn load(s: S, p: *const f32) -> Self {
         // SAFETY: the caller's promise.
-        unsafe { Self { sum: s.load(p), rest: s.load(p.add(S::LANES)) } }
+        unsafe { Self([s.load(p), s.load(p.add(S::LANES)), s.load(p.add(2 * S::LANES))]) }
     }
 
     /// # Safety
-    /// `2 * LANES` numbers are writable at `p`.
+    /// `TOTAL_VECTORS * LANES` numbers are writable at `p`.
     #[inline(always)]
     pub(super) unsafe fn store(self, s: S, p: *mut f32) {
+        let Self([sum, rest, last]) = self;
         // SAFETY: the caller's promise.
         unsafe {
-            s.store(p, self.sum);
-            s.store(p.add(S::LANES), self.rest);
+            s.store(p, sum);
+            s.store(p.add(S::LANES), rest);
+            s.store(p.add(2 * S::LANES), last);
         }
     }
 
     #[inline(always)]
     pub(super) fn scaled(self, s: S, factor: f32) -> Self {
-        let factor = s.splat(factor);
-        Self { sum: s.mul(self.sum, factor), rest: s.mul(self.rest, factor) }
+        let (Self([sum, rest, last]), factor) = (self, s.splat(factor));
+        Self([s.mul(sum, factor), s.mul(rest, factor), s.mul(last, factor)])
     }
 
     #[inline(always)]
     fn add(self, s: S, x: S::V) -> Self {
-        let sum = s.add(self.sum, x);
-        let added = s.sub(sum, self.sum);
-        let lost = s.add(s.sub(self.sum, s.sub(sum, added)), s.sub(x, added));
-        Self { sum, rest: s.add(self.rest, lost) }
+        let Self([sum, rest, last]) = self;
+        let (sum, lost) = exact_sum(s, sum, x);
+        let (rest, lost) = exact_sum(s, rest, lost);
+        Self([sum, rest, s.add(last, lost)])
     }
 
     #[inline(always)]
     pub(super) fn join(self, s: S, other: Self) -> Self {
-        let Self { sum, rest } = self.add(s, other.sum);
-        Self { sum, rest: s.add(rest, other.rest) }
+        let [sum, rest, last] = other.0;
+        self.add(s, sum).add(s, rest).add(s, last)
     }
 
     /// Of all lanes.
     #[inline(always)]
     pub(super) fn value(self, s: S) -> f32 {
-        let mut lanes = [0.0; 2 * MAX_LANES];
-        // SAFETY: the array holds two vectors of any instruction set.
+        let mut lanes = [0.0; TOTAL_VECTORS * MAX_LANES];
+        // SAFETY: the array holds these vectors of any instruction set.
         unsafe { self.store(s, lanes.as_mut_ptr()) };
-        lanes[..2 * S::LANES].iter().map(|&x| f64::from(x)).sum::<f64>() as f32
+        let (mut sum, mut rest) = (0.0f64, 0.0);
+        for x in lanes[..TOTAL_VECTORS * S::LANES].iter().map(|&x| f64::from(x)) {
+            let next = sum + x;
+            let added = next - sum;
+            rest += (sum - (next - added)) + (x - added);
+            sum = next;
+        }
+        (sum + rest) as f32
     }
+}
+
+/// `a + b`, and what rounding left out.
+#[inline(always)]
+fn exact_sum<S: Simd>(s: S, a: S::V, b: S::V) -> (S::V, S::V) {
+    let sum = s.add(a, b);
+    let added = s.sub(sum, a);
+    (sum, s.add(s.sub(a, s.sub(sum, added)), s.sub(b, added)))
 }
 
 /// Makes weights of `n` scores, and adds them to the total.

@@ -89,7 +89,8 @@ impl Drop for Tiles {
     }
 }
 
-/// The loop over `k` for some of the tiles: `$acts` and `$weights` loads, `$products` of them.
+/// The loop over `k` for some of the tiles. Activations pass through once, so they are loaded in a way that leaves the weights in the
+/// first-level cache (`tileloaddt1`).
 macro_rules! product {
     ($p:expr, [$($zero:literal),*], [$($load:literal),*], [$($step:literal),*], [$($store:literal),*]) => {
         asm!(

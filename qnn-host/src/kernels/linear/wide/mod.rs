@@ -23,6 +23,7 @@ use std::arch::x86_64::*;
 use super::super::Mat;
 use super::super::float::Float;
 use super::super::isa::{Isa, Level};
+use super::super::packed::Scales;
 use super::super::rows::RowElem;
 use super::super::simd::amx::{Product, TILE_BYTES, TILE_K, TILE_ROWS, Tiles};
 use super::super::simd::avx512::Avx512;
@@ -35,8 +36,8 @@ pub(super) const ROWS: usize = super::MATRIX_ROWS;
 /// Outputs of a task.
 const TASK: usize = 2 * MAX_CHUNK;
 /// Most tiles along `k` whose weights are opened at a time.
-const CHUNK_STEPS: usize = 12;
-/// Rows of `X` whose products are kept.
+const CHUNK_STEPS: usize = 16;
+/// Most rows of `X` whose products are kept; weights are opened again for each block of as many.
 const BLOCK_ROWS: usize = 512;
 /// Floats of a tile.
 const TILE_LEN: usize = TILE_BYTES / 4;
@@ -72,11 +73,16 @@ fn acts_len(m: usize, k: usize) -> usize {
 
 /// Where the tiles of a pair of panels from step `step0` (the first of a chunk) on are, in tiles.
 fn pair_at(m: usize, steps: usize, pair: usize, step0: usize) -> usize {
-    const BLOCK: usize = BLOCK_ROWS / (2 * TILE_ROWS);
-    let (block, pair) = (pair / BLOCK, pair % BLOCK);
-    let pairs = BLOCK.min(m.div_ceil(2 * TILE_ROWS) - block * BLOCK);
-    let chunk = CHUNK_STEPS.min(steps - step0);
-    2 * (block * BLOCK * steps + step0 * pairs + pair * chunk)
+    const MOST: usize = BLOCK_ROWS / (2 * TILE_ROWS);
+    let (block, pair) = (pair / MOST, pair % MOST);
+    let pairs = MOST.min(m.div_ceil(2 * TILE_ROWS) - block * MOST);
+    let chunk = chunk_steps(steps).min(steps - step0);
+    2 * (block * MOST * steps + step0 * pairs + pair * chunk)
+}
+
+/// Tiles along `k` whose weights are opened at a time, of `steps`: as even parts as there can be.
+fn chunk_steps(steps: usize) -> usize {
+    steps.div_ceil(steps.div_ceil(CHUNK_STEPS).max(1))
 }
 
 /// Computes the layers whose weights it [`takes`].
@@ -109,18 +115,21 @@ unsafe fn body(s: Avx512, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
         }
     }
     worker.barrier();
+    // A block of rows stays in the cache from task to task.
     let mut task = worker.take();
     let mut first = 0;
-    for layer in job.layers.iter().filter(|layer| takes(layer)) {
-        let n = layer.weights.rows();
-        let tasks = n.div_ceil(TASK);
-        while task < first + tasks {
-            let n0 = (task - first) * TASK;
-            // SAFETY: the outputs lie inside the layer, and this thread alone took them.
-            unsafe { outputs(s, tiles, job, layer, acts.cast(), own, n0, TASK.min(n - n0)) };
-            task = worker.take();
+    for row0 in (0..job.m).step_by(BLOCK_ROWS) {
+        for layer in job.layers.iter().filter(|layer| takes(layer)) {
+            let n = layer.weights.rows();
+            let tasks = n.div_ceil(TASK);
+            while task < first + tasks {
+                let n0 = (task - first) * TASK;
+                // SAFETY: the outputs lie inside the layer, and this thread alone took them.
+                unsafe { outputs(s, tiles, job, layer, acts.cast(), own, row0, n0, TASK.min(n - n0)) };
+                task = worker.take();
+            }
+            first += tasks;
         }
-        first += tasks;
     }
 }
 
@@ -133,9 +142,10 @@ unsafe fn round(job: &Job<'_>, pair: usize, panel: usize, steps: usize, to: *mut
     for row in 0..TILE_ROWS {
         let at = (2 * pair + panel) * TILE_ROWS + row;
         let numbers = if at < job.m { &job.x[at * job.k..][..job.k] } else { &[] };
-        for chunk in (0..steps).step_by(CHUNK_STEPS) {
+        let len = chunk_steps(steps);
+        for chunk in (0..steps).step_by(len) {
             let first = pair_at(job.m, steps, pair, chunk) + panel;
-            for step in chunk..steps.min(chunk + CHUNK_STEPS) {
+            for step in chunk..steps.min(chunk + len) {
                 let rest = numbers.get(step * TILE_K..).unwrap_or(&[]);
                 // SAFETY: masks keep the loads to the numbers that are left; a tile has 16 rows of 64 bytes.
                 unsafe {
@@ -151,7 +161,7 @@ unsafe fn round(job: &Job<'_>, pair: usize, panel: usize, steps: usize, to: *mut
     }
 }
 
-/// Outputs `n0 .. n0 + count` of a layer, for all rows.
+/// Outputs `n0 .. n0 + count` of a layer, for the block of rows that begins at `row0`.
 ///
 /// # Safety
 /// As [`run`]; `n0` begins a group, `count` is at most [`TASK`].
@@ -164,24 +174,23 @@ unsafe fn outputs(
     layer: &Linear<'_>,
     acts: *const u8,
     own: *mut f32,
+    row0: usize,
     n0: usize,
     count: usize,
 ) {
     let main = own.wrapping_add(OPEN_LEN);
     let gate = main.wrapping_add(PRODUCTS_LEN);
     let steps = job.k.div_ceil(TILE_K);
-    for row0 in (0..job.m).step_by(BLOCK_ROWS) {
-        let rows = BLOCK_ROWS.min(job.m - row0);
-        // SAFETY: the panels of these rows exist, their products fit; each part of the scratch is used for one thing.
-        unsafe {
-            let acts = acts.add(row0 / TILE_ROWS * steps * TILE_BYTES);
-            if let Some(g) = layer.gate {
-                products(tiles, &g.weights, n0, count, acts, rows, steps, own.cast(), gate);
-            }
-            products(tiles, &layer.weights, n0, count, acts, rows, steps, own.cast(), main);
-            for i in (0..count).step_by(MAX_CHUNK) {
-                finish_rows(s, layer, row0, rows, n0 + i, MAX_CHUNK.min(count - i), main.add(i), gate.add(i));
-            }
+    let rows = BLOCK_ROWS.min(job.m - row0);
+    // SAFETY: the panels of these rows exist, their products fit; each part of the scratch is used for one thing.
+    unsafe {
+        let acts = acts.add(row0 / TILE_ROWS * steps * TILE_BYTES);
+        if let Some(g) = layer.gate {
+            products(tiles, &g.weights, n0, count, acts, rows, steps, own.cast(), gate);
+        }
+        products(tiles, &layer.weights, n0, count, acts, rows, steps, own.cast(), main);
+        for i in (0..count).step_by(MAX_CHUNK) {
+            finish_rows(s, layer, row0, rows, n0 + i, MAX_CHUNK.min(count - i), main.add(i), gate.add(i));
         }
     }
 }
@@ -215,7 +224,7 @@ unsafe fn finish_rows(
     }
 }
 
-/// `to[row * TASK + i]` = row `row` of `acts` times row `n0 + i` of the weights; the scales of rows of bytes still to come.
+/// `to[row * TASK + i]` = row `row` of `acts` times row `n0 + i` of the weights; scales of rows of bytes still to come.
 ///
 /// # Safety
 /// As [`outputs`].
@@ -234,8 +243,9 @@ unsafe fn products(
 ) {
     let panels = rows.div_ceil(TILE_ROWS);
     let groups = count.div_ceil(TILE_ROWS);
-    for step0 in (0..steps).step_by(CHUNK_STEPS) {
-        let chunk = CHUNK_STEPS.min(steps - step0);
+    let len = chunk_steps(steps);
+    for step0 in (0..steps).step_by(len) {
+        let chunk = len.min(steps - step0);
         for group in (0..groups).step_by(2) {
             let wide = 2.min(groups - group);
             for g in 0..wide {
@@ -243,7 +253,7 @@ unsafe fn products(
                 unsafe { open::tiles(w, n0 + (group + g) * TILE_ROWS, step0, chunk, open.add(g * TILE_BYTES)) };
             }
             let pairs = panels.div_ceil(2);
-            let next = if group + 2 < groups { (group + 2, step0) } else { (0, step0 + CHUNK_STEPS) };
+            let next = if group + 2 < groups { (group + 2, step0) } else { (0, step0 + len) };
             for pair in 0..pairs {
                 open::ask(w, n0 + next.0 * TILE_ROWS, next.1, steps, [pair, pairs]);
                 // SAFETY: panels and opened weights have `chunk` tiles from here on; products of whole panels fit.
@@ -258,6 +268,17 @@ unsafe fn products(
                     };
                     tiles.multiply(2.min(panels - 2 * pair), wide, product);
                 }
+            }
+        }
+    }
+    let Some(packed) = w.packed().filter(|packed| packed.packing().scales == Scales::Row) else { return };
+    for group in 0..groups {
+        // SAFETY: a group with scales of rows begins with them; these are its products.
+        unsafe {
+            let scales = _mm512_loadu_ps(packed.group(n0 / TILE_ROWS + group).cast());
+            for row in 0..rows {
+                let to = to.add(row * TASK + group * TILE_ROWS);
+                _mm512_storeu_ps(to, _mm512_mul_ps(_mm512_loadu_ps(to), scales));
             }
         }
     }

@@ -10,9 +10,10 @@ use super::super::super::packed::{Bits, Packed, Scales};
 use super::super::super::q6_k;
 use super::super::super::rows::{RowElem, RowMat};
 use super::super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, pairs};
-use super::CHUNK_STEPS;
+use super::chunk_steps;
 
-/// Tiles `step0 .. step0 + steps` along `k` of the outputs `n0 .. n0 + 16`, two tiles apart. Scales of rows of bytes are left out.
+/// Tiles `step0 .. step0 + steps` along `k` of the outputs `n0 .. n0 + 16`, two tiles apart. Scales of rows are left out:
+/// they multiply the sums.
 ///
 /// # Safety
 /// `n0` begins a group and exists, as do the steps; the tiles are writable at `to`, and the CPU has the features.
@@ -38,7 +39,7 @@ pub(super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, t
 
 /// Asks for a part of what [`tiles`] will read for two groups from step `step0` of `steps` on: part `part` of `parts`.
 pub(super) fn ask(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, [part, parts]: [usize; 2]) {
-    let count = CHUNK_STEPS.min(steps.saturating_sub(step0));
+    let count = chunk_steps(steps).min(steps.saturating_sub(step0));
     let Some(packed) = w.packed() else { return };
     if count == 0 {
         return;
@@ -67,22 +68,23 @@ unsafe fn block(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut 
         let group = w.group(group);
         let from = group.add(packing.block_at(block));
         let scale = match packing.scales {
-            Scales::Row => _mm512_loadu_ps(group.cast()),
+            Scales::Row => _mm512_set1_ps(1.0),
             Scales::Block => _mm512_cvtph_ps(_mm256_loadu_si256(group.add(packing.scale_at(0, block)).cast())),
         };
         if bits == Bits::Eight {
+            let grid = Grid::new(8, 128, scale);
             for quad in 0..8 {
-                store(_mm512_loadu_si512(from.add(64 * quad).cast()), scale, to.add(128 * quad));
+                let values = _mm512_loadu_si512(from.add(64 * quad).cast());
+                let values = _mm512_xor_si512(values, _mm512_set1_epi8(i8::MIN));
+                grid.store::<15, 7, 31, 23>(values, to.add(128 * quad));
             }
-            return;
-        }
-        let (low, eight) = (_mm512_set1_epi8(15), _mm512_set1_epi8(8));
-        for quad in 0..4 {
-            let both = _mm512_loadu_si512(from.add(64 * quad).cast());
-            let values = _mm512_sub_epi8(_mm512_and_si512(both, low), eight);
-            store(values, scale, to.add(128 * quad));
-            let values = _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16::<4>(both), low), eight);
-            store(values, scale, to.add(128 * (quad + 4)));
+        } else {
+            let grid = Grid::new(4, 8, scale);
+            for quad in 0..4 {
+                let both = _mm512_loadu_si512(from.add(64 * quad).cast());
+                grid.store::<19, 11, 3, 27>(both, to.add(128 * quad));
+                grid.store::<15, 7, 31, 23>(both, to.add(128 * (quad + 4)));
+            }
         }
     }
 }
@@ -102,6 +104,7 @@ unsafe fn six(w: Packed<'_>, group: usize, block: usize, to: *mut u8) {
         for half in 0..2 {
             let steps = _mm_loadu_si128(stretch.add(q6_k::STEPS_AT + (2 * (block % BLOCKS) + half) * TILE_ROWS).cast());
             let scale = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), row_scales);
+            let grid = Grid::new(6, q6_k::OFFSET, scale);
             let mut upper = _mm512_loadu_si512(from.add(q6_k::UPPER_AT + 64 * half).cast());
             for i in 0..4 {
                 let lower = _mm512_loadu_si512(from.add(64 * i).cast());
@@ -109,27 +112,55 @@ unsafe fn six(w: Packed<'_>, group: usize, block: usize, to: *mut u8) {
                 let lower = _mm512_and_si512(lower, _mm512_set1_epi8(15));
                 let high = _mm512_and_si512(_mm512_slli_epi16::<4>(upper), _mm512_set1_epi8(0x30));
                 upper = _mm512_srli_epi16::<2>(upper);
-                let values = _mm512_sub_epi8(_mm512_or_si512(lower, high), _mm512_set1_epi8(q6_k::OFFSET as i8));
-                store(values, scale, to.add(128 * (4 * half + i)));
+                grid.store::<17, 9, 1, 25>(_mm512_or_si512(lower, high), to.add(128 * (4 * half + i)));
             }
         }
     }
 }
 
-/// Four signed bytes of each of 16 outputs, `[16][4]`, times the outputs' scales: two rows of a tile.
-///
-/// # Safety
-/// 128 bytes are writable at `to`, and the CPU has the features.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn store(values: __m512i, scale: __m512, to: *mut u8) {
-    let number = |value: __m512i| _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(value)), scale);
-    let first = pairs(number(_mm512_slli_epi32::<24>(values)), number(_mm512_slli_epi32::<16>(values)));
-    let second = pairs(number(_mm512_slli_epi32::<8>(values)), number(values));
-    // SAFETY: the caller's promise.
-    unsafe {
-        _mm512_storeu_si512(to.cast(), first);
-        _mm512_storeu_si512(to.add(64).cast(), second);
+/// From unsigned values to weights: as the first digits of a number `f = 1 + value / 2^bits`, a value is one instruction from
+/// `(value - offset) * scale = f * (2^bits * scale) - (2^bits + offset) * scale`, exactly: scales have at most 19 digits.
+struct Grid {
+    /// The digits of a value.
+    digits: __m512i,
+    factor: __m512,
+    term: __m512,
+}
+
+impl Grid {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(bits: i32, offset: i32, scale: __m512) -> Self {
+        let range = 1 << bits;
+        Self {
+            digits: _mm512_set1_epi32((range - 1) << (23 - bits)),
+            factor: _mm512_mul_ps(scale, _mm512_set1_ps(range as f32)),
+            term: _mm512_mul_ps(scale, _mm512_set1_ps(-(range + offset) as f32)),
+        }
+    }
+
+    /// Four values of each of 16 outputs, which come to the first digits when their 32 bits are rotated left by `A` to `D`: two
+    /// rows of a tile.
+    ///
+    /// # Safety
+    /// 128 bytes are writable at `to`, and the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    unsafe fn store<const A: i32, const B: i32, const C: i32, const D: i32>(&self, values: __m512i, to: *mut u8) {
+        /// `a & b | c`.
+        const SELECT_AND_SET: i32 = 0xea;
+        let one = _mm512_set1_epi32(1.0f32.to_bits().cast_signed());
+        let number = |rotated: __m512i| {
+            let f = _mm512_ternarylogic_epi32::<SELECT_AND_SET>(rotated, self.digits, one);
+            _mm512_fmadd_ps(_mm512_castsi512_ps(f), self.factor, self.term)
+        };
+        let first = pairs(number(_mm512_rol_epi32::<A>(values)), number(_mm512_rol_epi32::<B>(values)));
+        let second = pairs(number(_mm512_rol_epi32::<C>(values)), number(_mm512_rol_epi32::<D>(values)));
+        // SAFETY: the caller's promise.
+        unsafe {
+            _mm512_storeu_si512(to.cast(), first);
+            _mm512_storeu_si512(to.add(64).cast(), second);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use half::bf16;
 use proptest::prelude::*;
 
 use super::super::{Gate, Linear, Residual, linear, linear_on, scratch_len};
-use crate::kernels::packed::{Packed, Packing};
+use crate::kernels::packed::{Packed, Packing, Scales};
 use crate::kernels::testing::{encoded, isas, numbers, packed_numbers};
 use crate::kernels::{Float, Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, PoolOptions};
@@ -62,7 +62,7 @@ impl Weights {
     /// A weight as the tiles have it: rounded, unless its scale is the row's, which multiplies the sum.
     fn rounded(&self, at: usize) -> f64 {
         match self.kind {
-            Kind::Bytes => self.values[at].into(),
+            Kind::Bytes | Kind::Packed(Packing { scales: Scales::Row, .. }) => self.values[at].into(),
             _ => bf16::from_f32(self.values[at]).to_f64(),
         }
     }
@@ -178,7 +178,12 @@ fn rows_have_the_same_bits_in_all_wide_steps() {
         };
         let all = run(0..600);
         for rows in [0..64, 7..90, 500..600, 3..580] {
-            assert_eq!(run(rows.clone()), all[rows.start * problem.n..rows.end * problem.n], "{rows:?} {:?}", KINDS[kind]);
+            assert_eq!(
+                run(rows.clone()),
+                all[rows.start * problem.n..rows.end * problem.n],
+                "{rows:?} {:?}",
+                KINDS[kind]
+            );
         }
     }
 }
