@@ -16,8 +16,6 @@ use super::source::Source;
 
 pub(super) use super::super::simd::amx::Tiles;
 
-/// Fewest rows of a step that come here, as in linear layers.
-pub(super) const ROWS: usize = super::super::linear::MATRIX_ROWS;
 /// Queries in whole pairs of panels, and in whole tiles of the other ways.
 pub(super) const QUERY_UNIT: usize = 96;
 /// Products for one.

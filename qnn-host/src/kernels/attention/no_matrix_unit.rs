@@ -4,7 +4,6 @@ use super::super::isa::Matrix;
 use super::block::Block;
 use super::source::Source;
 
-pub(super) const ROWS: usize = usize::MAX;
 pub(super) const QUERY_UNIT: usize = 12;
 
 /// There is no such thing.

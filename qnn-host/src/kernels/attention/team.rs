@@ -5,6 +5,7 @@
 //! Which rows share a block depends on the mask ([`super::blocks`]), unless columns are divided.
 
 use super::super::isa::{Matrix, simd_fn};
+use super::super::linear::MATRIX_ROWS;
 use super::super::simd::Simd;
 use super::super::{Isa, SharedMut};
 use super::block::{Block, OnMatrix, Queries};
@@ -66,7 +67,7 @@ impl Plan {
     ) -> Self {
         let group = heads / kv_heads;
         let total: usize = lens.clone().sum();
-        let matrix = isa.2.filter(|_| rows >= matrix::ROWS);
+        let matrix = isa.2.filter(|_| rows >= MATRIX_ROWS);
         let most = if matrix.is_some() { MAX_MATRIX_QUERIES } else { MAX_QUERIES };
         let part = group.min(most / 2);
         // Full blocks, but no fewer tasks than threads can share.

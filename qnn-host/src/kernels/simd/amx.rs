@@ -244,7 +244,7 @@ impl Tiles {
     /// product.
     pub(crate) fn rounds(&self, operands: Operands, rounds: usize) -> u64 {
         // Ordinary numbers in either form: 0.5 to 2 with many patterns of digits, as power and so the clock depend on them.
-        let tile: [u16; TILE_BYTES] = std::array::from_fn(|i| 0x3f00 | (i * 0x9e37 >> 3) as u16 & 0x80ff);
+        let tile: [u16; TILE_BYTES] = std::array::from_fn(|i| 0x3f00 | ((i * 0x9e37) >> 3) as u16 & 0x80ff);
         macro_rules! run {
             ($product:literal) => {
                 asm!(

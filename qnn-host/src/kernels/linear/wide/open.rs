@@ -51,6 +51,7 @@ pub(super) fn ask(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, [part, par
     for group in (n0 / TILE_ROWS..packed.rows().div_ceil(TILE_ROWS)).take(2) {
         let from = packed.group(group).wrapping_add(from);
         for line in lines * part / parts..lines * (part + 1) / parts {
+            // SAFETY: SSE is part of the architecture, and a prefetch of any address has no effect but on caches.
             unsafe { _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(64 * line).cast()) };
         }
     }

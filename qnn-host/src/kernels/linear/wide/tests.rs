@@ -167,7 +167,7 @@ fn every_kind_of_weights_in_blocks_of_rows() {
 #[test]
 fn rows_have_the_same_bits_in_all_wide_steps() {
     let Some(isa) = unit() else { return };
-    for kind in 0..KINDS.len() {
+    for (kind, name) in KINDS.iter().enumerate() {
         let problem = Problem { m: 0, n: 50, k: 1000, kind, gate: true, residual: true, seed: 3 };
         let weights = problem.weights();
         let (x, residual) = (numbers(600 * problem.k, 1), numbers(600 * problem.n, 2));
@@ -178,12 +178,7 @@ fn rows_have_the_same_bits_in_all_wide_steps() {
         };
         let all = run(0..600);
         for rows in [0..64, 7..90, 500..600, 3..580] {
-            assert_eq!(
-                run(rows.clone()),
-                all[rows.start * problem.n..rows.end * problem.n],
-                "{rows:?} {:?}",
-                KINDS[kind]
-            );
+            assert_eq!(run(rows.clone()), all[rows.start * problem.n..rows.end * problem.n], "{rows:?} {:?}", name);
         }
     }
 }
