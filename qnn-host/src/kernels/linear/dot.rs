@@ -14,7 +14,7 @@ use super::super::isa::simd_fn;
 use super::super::rows::{RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
 use super::finish::{Affine, MAX_CHUNK, finish};
-use super::{Job, Linear, wide};
+use super::{Job, Linear};
 use crate::pool::Worker;
 
 /// Most rows of `X` for which weights are read once.
@@ -34,7 +34,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
-        let Some(weights) = layer.weights.as_rows().filter(|_| !(job.wide && wide::takes(layer))) else { continue };
+        let Some(weights) = layer.weights.as_rows().filter(|_| !(job.wide && layer.suits_tiles())) else { continue };
         let n = weights.rows;
         let rows = chunk_rows::<S>(job, weights.elem_bytes(), worker.count());
         let tasks = n.div_ceil(rows);

@@ -1,6 +1,10 @@
 //! The operands of a call: its layers, and the call as the paths see it.
 
-use super::super::{Floats, Mat, SharedMut};
+use super::super::rows::RowElem;
+use super::super::{Float, Floats, Mat, SharedMut};
+
+/// Fewest rows of a step that a matrix unit computes: decoding, drafts and batches stay below.
+pub(in super::super) const MATRIX_ROWS: usize = 64;
 
 /// One linear layer of a call. `out` is `[m, n]`.
 ///
@@ -43,6 +47,14 @@ impl<'a> Linear<'a> {
     /// A layer without bias, gate or residual.
     pub fn new(weights: impl Into<Mat<'a>>, out: SharedMut<'a, f32>) -> Self {
         Self { weights: weights.into(), bias: None, gate: None, residual: Residual::None, out }
+    }
+}
+
+impl Linear<'_> {
+    /// Whether a matrix unit may compute it: not with weights of f32, which would lose digits.
+    pub(super) fn suits_tiles(&self) -> bool {
+        let fits = |weights: Mat<'_>| weights.as_rows().is_none_or(|rows| rows.elem != RowElem::Float(Float::F32));
+        fits(self.weights) && self.gate.is_none_or(|gate| fits(gate.weights))
     }
 }
 

@@ -28,13 +28,11 @@ mod wide;
 mod wide;
 
 use self::job::Job;
+pub(super) use self::job::MATRIX_ROWS;
 pub use self::job::{Gate, Linear, Residual};
 use super::packed::Bits;
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
-
-/// Fewest rows of a step that a matrix unit computes: decoding, drafts and batches stay below.
-pub(super) const MATRIX_ROWS: usize = 64;
 
 /// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with `threads` threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
@@ -70,7 +68,7 @@ pub unsafe fn linear(
     // SAFETY: operands fit the shapes as checked; the caller's promise is the one that the paths ask for.
     unsafe {
         if job.wide {
-            let wide = layers.iter().filter(|l| wide::takes(l)).count();
+            let wide = layers.iter().filter(|l| l.suits_tiles()).count();
             if wide > 0 {
                 wide::run(isa, worker, &job);
             }

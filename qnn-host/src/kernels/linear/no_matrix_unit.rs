@@ -1,14 +1,10 @@
 //! [`super`]'s matrix unit where none is known: it takes nothing.
 
 use super::super::Isa;
-use super::{Job, Linear};
+use super::Job;
 use crate::pool::Worker;
 
 pub(super) fn takes_rows(_: Isa, _: usize) -> bool {
-    false
-}
-
-pub(super) fn takes(_: &Linear<'_>) -> bool {
     false
 }
 

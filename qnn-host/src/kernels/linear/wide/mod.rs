@@ -21,10 +21,8 @@ mod tests;
 use std::arch::x86_64::*;
 
 use super::super::Mat;
-use super::super::float::Float;
 use super::super::isa::{Isa, Level};
 use super::super::packed::Scales;
-use super::super::rows::RowElem;
 use super::super::simd::amx::{Product, TILE_BYTES, TILE_K, TILE_ROWS, Tiles};
 use super::super::simd::avx512::Avx512;
 use super::finish::{Affine, MAX_CHUNK, finish};
@@ -55,12 +53,6 @@ pub(super) fn takes_rows(isa: Isa, m: usize) -> bool {
     m >= ROWS && isa.2.is_some()
 }
 
-/// Whether a layer is: any but one of f32, which would lose digits.
-pub(super) fn takes(layer: &Linear<'_>) -> bool {
-    let fits = |weights: Mat<'_>| weights.as_rows().is_none_or(|rows| rows.elem != RowElem::Float(Float::F32));
-    fits(layer.weights) && layer.gate.is_none_or(|gate| fits(gate.weights))
-}
-
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
     LINE + acts_len(m, k) + threads * THREAD_LEN
@@ -85,7 +77,7 @@ fn chunk_steps(steps: usize) -> usize {
     steps.div_ceil(steps.div_ceil(CHUNK_STEPS).max(1))
 }
 
-/// Computes the layers whose weights it [`takes`].
+/// Computes the layers that [suit tiles](Linear::suits_tiles).
 ///
 /// # Safety
 /// As [`super::linear`], operands and scratch checked, and [`takes_rows`] said yes.
@@ -119,7 +111,7 @@ unsafe fn body(s: Avx512, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
     let mut task = worker.take();
     let mut first = 0;
     for row0 in (0..job.m).step_by(BLOCK_ROWS) {
-        for layer in job.layers.iter().filter(|layer| takes(layer)) {
+        for layer in job.layers.iter().filter(|layer| layer.suits_tiles()) {
             let n = layer.weights.rows();
             let tasks = n.div_ceil(TASK);
             while task < first + tasks {
