@@ -11,7 +11,7 @@
 //! are multiplied with them; sums lie in the second.
 //!
 //! *Scratch*: `X` in the order in which it is read, `[block of rows][chunk along k][pair of panels][step][2 panels]` tiles of
-//! `[16][32]` bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and products `[BLOCK_ROWS][TASK]` f32 of a
+//! `[16][32]` bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and products `[rows of a block][TASK]` f32 of a
 //! layer and of its gate.
 
 mod open;
@@ -41,10 +41,6 @@ const BLOCK_ROWS: usize = 512;
 const TILE_LEN: usize = TILE_BYTES / 4;
 /// Floats of opened weights: two groups.
 const OPEN_LEN: usize = 2 * CHUNK_STEPS * TILE_LEN;
-/// Floats of products of one layer.
-const PRODUCTS_LEN: usize = BLOCK_ROWS * TASK;
-/// Floats of scratch of a thread.
-const THREAD_LEN: usize = OPEN_LEN + 2 * PRODUCTS_LEN;
 /// Floats of a cache line.
 const LINE: usize = 16;
 
@@ -55,7 +51,17 @@ pub(super) fn takes_rows(isa: Isa, m: usize) -> bool {
 
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
-    LINE + acts_len(m, k) + threads * THREAD_LEN
+    LINE + acts_len(m, k) + threads * thread_len(m)
+}
+
+/// Floats of scratch of a thread.
+fn thread_len(m: usize) -> usize {
+    OPEN_LEN + 2 * products_len(m)
+}
+
+/// Floats of products of one layer.
+fn products_len(m: usize) -> usize {
+    m.next_multiple_of(2 * TILE_ROWS).min(BLOCK_ROWS) * TASK
 }
 
 /// Floats of `X` in bf16.
@@ -94,7 +100,7 @@ pub(super) unsafe fn run(isa: Isa, worker: Worker<'_>, job: &Job<'_>) {
 unsafe fn body(s: Avx512, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
     let scratch = job.scratch.ptr();
     let acts = scratch.wrapping_add(scratch.align_offset(4 * LINE));
-    let own = acts.wrapping_add(acts_len(job.m, job.k) + worker.index() * THREAD_LEN);
+    let own = acts.wrapping_add(acts_len(job.m, job.k) + worker.index() * thread_len(job.m));
     let steps = job.k.div_ceil(TILE_K);
     // SAFETY: a pair of panels is written by the thread that took it, and read after the barrier; scratch is as long as `scratch_len` says.
     unsafe {
@@ -171,7 +177,7 @@ unsafe fn outputs(
     count: usize,
 ) {
     let main = own.wrapping_add(OPEN_LEN);
-    let gate = main.wrapping_add(PRODUCTS_LEN);
+    let gate = main.wrapping_add(products_len(job.m));
     let steps = job.k.div_ceil(TILE_K);
     let rows = BLOCK_ROWS.min(job.m - row0);
     // SAFETY: the panels of these rows exist, their products fit; each part of the scratch is used for one thing.
