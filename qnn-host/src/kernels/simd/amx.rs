@@ -12,8 +12,6 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::avx512::Avx512;
-
 /// Bytes of a tile.
 pub(crate) const TILE_BYTES: usize = 1024;
 /// Rows of activations, and outputs, of a tile.
@@ -71,14 +69,6 @@ impl Amx {
         // SAFETY: `self` proves that the instruction exists and is permitted; the 64 bytes are a valid shape (palette 1).
         unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, readonly, preserves_flags)) };
         Tiles(PhantomData)
-    }
-}
-
-impl Tiles {
-    /// The vector unit beside it.
-    pub(crate) fn float(&self) -> Avx512 {
-        // A matrix unit is only looked for where that one was found.
-        Avx512(())
     }
 }
 
@@ -220,14 +210,6 @@ pub(crate) fn pairs(even: __m512, odd: __m512) -> __m512i {
         let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(odd, even));
         _mm512_permutexvar_epi16(_mm512_loadu_si512(ORDER.as_ptr().cast()), both)
     }
-}
-
-/// What [`pairs`] put together.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(crate) fn parts_of(pairs: __m512i) -> (__m512, __m512) {
-    let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32.cast_signed()));
-    (_mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs)), _mm512_castsi512_ps(odd))
 }
 
 /// Operands of [`Tiles::rounds`].

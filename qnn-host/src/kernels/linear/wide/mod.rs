@@ -29,8 +29,8 @@ use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};
 use crate::pool::Worker;
 
-/// Fewest rows of `X` that come here.
-pub(super) const ROWS: usize = super::MATRIX_ROWS;
+/// Fewest rows of `X` that come here: decoding, drafts and batches stay below.
+pub(super) const ROWS: usize = 64;
 /// Outputs of a task.
 const TASK: usize = 2 * MAX_CHUNK;
 /// Most tiles along `k` whose weights are opened at a time.
