@@ -3,16 +3,17 @@
 use crate::document::{Block, Document, Table};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}\
-table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\
+table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}td{white-space:nowrap}\
 td:first-child,th:first-child{text-align:left}caption{text-align:left;font-style:italic}\
-pre{background:#f4f4f4;padding:.6em;overflow-x:auto}figure{margin:1em 0}figcaption{font-style:italic}svg{max-width:100%;height:auto}";
+pre{background:#f4f4f4;padding:.6em}pre,.wide{overflow-x:auto}figure{margin:1em 0}figcaption{font-style:italic}\
+p,h1{overflow-wrap:anywhere}svg{max-width:100%;min-width:34em;height:auto}";
 
 impl Document {
     /// The document as HTML.
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
         let mut out = format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style></head>\n<body>\n<h1>{title}</h1>\n"
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title><style>{STYLE}</style></head>\n<body>\n<h1>{title}</h1>\n"
         );
         for block in &self.blocks {
             match block {
@@ -22,7 +23,10 @@ impl Document {
                 Block::Table(table) => out.push_str(&of_table(table)),
                 Block::Picture(picture) => {
                     let caption = escaped(&picture.caption);
-                    out.push_str(&format!("<figure>\n{}\n<figcaption>{caption}</figcaption></figure>\n", picture.svg));
+                    out.push_str(&format!(
+                        "<figure>\n{}\n<figcaption>{caption}</figcaption></figure>\n",
+                        wide(&caption, &picture.svg)
+                    ));
                 }
             }
         }
@@ -37,7 +41,15 @@ fn of_table(table: &Table) -> String {
         format!("<tr>{cells}</tr>\n")
     };
     let rows: String = table.rows.iter().map(|row| line("td", row)).collect();
-    format!("<table><caption>{}</caption>\n{}{rows}</table>\n", escaped(&table.caption), line("th", &table.columns))
+    let caption = escaped(&table.caption);
+    let whole = format!("<table><caption>{caption}</caption>\n{}{rows}</table>", line("th", &table.columns));
+    wide(&caption, &whole) + "\n"
+}
+
+/// What may be wider than the screen: it scrolls in a box of its own, by keyboard too.
+fn wide(name: &str, content: &str) -> String {
+    let name = name.replace('"', "&quot;");
+    format!("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\">{content}</div>")
 }
 
 fn escaped(text: &str) -> String {
@@ -55,6 +67,7 @@ mod tests {
         let blocks = vec![Block::Text("a < b & c".into()), Block::Picture(picture)];
         let html = Document { title: "T".into(), blocks }.html();
         assert!(html.contains("<p>a &lt; b &amp; c</p>") && html.contains("<svg>1</svg>"), "{html}");
+        assert!(html.contains("name=\"viewport\"") && html.contains("aria-label=\"c\"><svg>"), "{html}");
         for outside in ["src=", "href=", "http"] {
             assert!(!html.contains(outside), "{html}");
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use compiler::{
-    AdapterSource, Amount, CompileOptions, HtpOptions, Manifest, Precision, Progress, Splits, Stage, Weights,
+    AdapterSource, Amount, CompileOptions, HtpOptions, Manifest, ModelSummary, Precision, Progress, Splits, Stage,
+    Weights,
 };
 use indicatif::ProgressBar;
 use open_genie::Proof;
@@ -127,9 +128,12 @@ pub enum WeightsArg {
 
 /// Compiles, then prints the path of the config.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
+    // A model that cannot be read is refused below.
+    let positions = ModelSummary::read(&args.model).ok().and_then(|summary| summary.spec.learned_positions);
+    let (ars, cls) = args.variants.widths(positions);
     let options = CompileOptions {
-        ars: args.variants.ar.clone(),
-        cls: args.variants.cl.clone(),
+        ars,
+        cls,
         splits: match args.splits {
             // Hidden states come out of graphs that hold the whole model.
             SplitsArg::Auto if args.kinds.hidden_states || args.eagle_of.is_some() => Splits::Mono,

@@ -128,9 +128,10 @@ fn request(n_past: usize, n_new: usize) -> Request {
 /// All pairs of AR and CL with AR at most CL.
 fn grid(args: &VariantArgs) -> Result<Vec<Variant>> {
     let mut specs = Vec::new();
-    for &cl in &args.cl {
+    let (ars, cls) = args.widths(None);
+    for cl in cls {
         let cl = Cl::new(cl).context("`--cl 0`: expected a context length of at least 1 token")?;
-        for &ar in &args.ar {
+        for &ar in &ars {
             let ar = Ar::new(ar).context("`--ar 0`: expected at least 1 token per step")?;
             specs.extend(Variant::from_widths(ar, cl).ok());
         }

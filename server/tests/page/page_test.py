@@ -339,7 +339,39 @@ def keys(page, server):
         guarded.end()
 
 
-TESTS = [chat, stop, edit, reload, engine, replay, phone, dark, network, safe, keys]
+def models(page, server):
+    """A server of a folder: the page asks the model that is chosen, also after a reload, and shows its steps."""
+    expect(page.locator("#models")).to_be_hidden()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ["juliet", "romeo"]:
+            subprocess.run([PROGRAM, "compile", str(ROOT / "models/demo"), "-o", f"{folder}/{name}"], check=True, capture_output=True)
+        several = Server("--models", folder)
+        try:
+            settle(page, several.url, max_tokens=4)
+            expect(page.locator("#models option")).to_have_text(["juliet", "romeo"])
+            for name in ["romeo", "juliet"]:
+                page.select_option("#models", name)
+                expect(page.locator("#model")).to_contain_text(name, timeout=WAIT)
+                with page.expect_request("**/v1/chat/completions") as asked:
+                    ask(page, "ROMEO:")
+                assert asked.value.post_data_json["model"] == name, asked.value.post_data
+                expect(page.locator(".message.assistant").last).to_have_attribute("aria-busy", "false", timeout=WAIT)
+            page.reload()
+            expect(page.locator("#models")).to_have_value("juliet", timeout=WAIT)
+            page.click("#tab-engine")
+            expect(page.locator("#source")).to_contain_text("live", timeout=WAIT)
+            with page.expect_request("**/engine/events?model=romeo*"):
+                page.select_option("#models", "romeo")
+            fits(page)
+            # A model that is gone is chosen no more.
+            page.evaluate("localStorage.setItem('genie.settings', JSON.stringify({ model: 'mercutio' }))")
+            page.reload()
+            expect(page.locator("#models")).to_have_value("romeo", timeout=WAIT)
+        finally:
+            several.end()
+
+
+TESTS = [chat, stop, edit, reload, engine, replay, phone, dark, network, safe, keys, models]
 
 
 def main():

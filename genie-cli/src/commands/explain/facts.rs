@@ -122,8 +122,16 @@ pub struct Profile {
 pub struct Roofline {
     pub threads: usize,
     pub bytes_per_second: f64,
-    pub f32_operations_per_second: f64,
+    /// One for each kind of arithmetic that the kernels use; float32 first.
+    pub peaks: Vec<Peak>,
     pub points: Vec<RooflinePoint>,
+}
+
+/// The most operations that the machine does in a second.
+#[derive(Debug, Serialize)]
+pub struct Peak {
+    pub arithmetic: &'static str,
+    pub operations_per_second: f64,
 }
 
 /// One step.

@@ -18,8 +18,8 @@ use super::super::bench::measure::Test;
 use super::super::bench::profile::{self, Step};
 use super::super::bench::weight_traffic::WeightTraffic;
 use super::facts::{
-    Counted, EqualStep, Equality, Graphs, Memory, Profile, Roofline, RooflinePoint, TimePoint, Times, cache_bytes,
-    cache_type,
+    Counted, EqualStep, Equality, Graphs, Memory, Peak, Profile, Roofline, RooflinePoint, TimePoint, Times,
+    cache_bytes, cache_type,
 };
 
 /// Generated tokens of the curve.
@@ -233,10 +233,13 @@ impl Sides<'_> {
                         seconds: mean(&without_cache),
                     },
                 ];
+                let mut peaks = vec![("float32", limits.f32_ops(PASSES)), ("8-bit integers", limits.int8_ops(PASSES))];
+                peaks.extend(limits.bf16_tile_ops(PASSES).map(|rates| ("bf16 on the matrix unit", rates)));
+                let peak = |(arithmetic, rates)| Peak { arithmetic, operations_per_second: best(rates) };
                 Some(Roofline {
                     threads,
                     bytes_per_second: best(limits.read_bandwidth(&memory, PASSES)),
-                    f32_operations_per_second: best(limits.f32_ops(PASSES)),
+                    peaks: peaks.into_iter().map(peak).collect(),
                     points,
                 })
             }

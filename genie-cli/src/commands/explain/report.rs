@@ -3,7 +3,7 @@
 use anyhow::Result;
 use explain::{BarChart, Block, Document, LineChart, Picture, Series, StepsPicture, Table};
 
-use super::facts::{Counted, Equality, Facts, Graphs, Memory, Profile, Times};
+use super::facts::{Counted, Equality, Facts, Graphs, Memory, Peak, Profile, Times};
 use super::modes::{self, ModeFill};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -27,9 +27,13 @@ fn axes(x: &str, y: &str) -> [String; 2] {
     [x.into(), y.into()]
 }
 
-/// Milliseconds, seconds.
+/// Microseconds, milliseconds, seconds.
 fn time(seconds: f64) -> String {
-    if seconds < 1.0 { format!("{:.2} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+    match seconds {
+        s if s < 1e-4 => format!("{:.2} us", s * 1e6),
+        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
 }
 
 fn bytes(n: u64) -> String {
@@ -296,28 +300,28 @@ fn profiled(profile: &Profile, blocks: &mut Vec<Block>) -> Result<()> {
         ));
         return Ok(());
     };
-    let knee = roofline.f32_operations_per_second / roofline.bytes_per_second;
+    let peaks: Vec<String> = (roofline.peaks.iter())
+        .map(|peak| format!("{:.1} Gop/s in {}", peak.operations_per_second / 1e9, peak.arithmetic))
+        .collect();
+    let knee = |peak: &Peak| peak.operations_per_second / roofline.bytes_per_second;
+    let knees: Vec<f64> = roofline.peaks.iter().map(knee).collect();
+    let shown: Vec<String> = knees.iter().map(|knee| format!("{knee:.1}")).collect();
     blocks.push(text(format!(
-        "{} threads of this machine read {:.1} GB/s and compute {:.1} Gop/s in float32: below {knee:.1} operations per byte the memory decides. A step of \
+        "{} threads of this machine read {:.1} GB/s and compute {}: below {} operations per byte the memory decides. A step of \
          one token uses each weight that it reads once, so it lies there; a step of many tokens uses each many times.",
         roofline.threads,
         roofline.bytes_per_second / 1e9,
-        roofline.f32_operations_per_second / 1e9
+        peaks.join(", "),
+        shown.join(", "),
     )));
-    let columns = [
-        "step",
-        "operations",
-        "bytes",
-        "operations per byte",
-        "time",
-        "Gop/s",
-        "bytes over bandwidth",
-        "operations over peak",
-    ];
+    let over: Vec<String> = roofline.peaks.iter().map(|peak| format!("over peak in {}", peak.arithmetic)).collect();
+    let mut columns =
+        vec!["step", "operations", "bytes", "operations per byte", "time", "Gop/s", "bytes over bandwidth"];
+    columns.extend(over.iter().map(String::as_str));
     let mut table = Table::new("roofline", "Two steps under the machine's limits", &columns);
     for point in &roofline.points {
         let (intensity, rate) = point.place();
-        table.rows.push(vec![
+        let mut row = vec![
             point.name.clone(),
             point.operations.to_string(),
             point.bytes.to_string(),
@@ -325,16 +329,18 @@ fn profiled(profile: &Profile, blocks: &mut Vec<Block>) -> Result<()> {
             time(point.seconds),
             format!("{:.2}", rate / 1e9),
             time(point.bytes as f64 / roofline.bytes_per_second),
-            time(point.operations as f64 / roofline.f32_operations_per_second),
-        ]);
+        ];
+        row.extend(roofline.peaks.iter().map(|peak| time(point.operations as f64 / peak.operations_per_second)));
+        table.rows.push(row);
     }
     blocks.push(Block::Table(table));
-    let limit = |x: f64| (x, (x * roofline.bytes_per_second).min(roofline.f32_operations_per_second));
-    let mut series = vec![Series::new(
-        "limit of the machine",
-        [0.1, 0.3, 1.0, 3.0, knee, 10.0 * knee, 1000.0f64.max(20.0 * knee)].map(limit).to_vec(),
-    )];
-    series[0].points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let highest = knees.iter().copied().fold(50.0, f64::max);
+    let mut series: Vec<Series> = (roofline.peaks.iter().zip(&knees))
+        .map(|(peak, &knee)| {
+            let limit = |x: f64| (x, (x * roofline.bytes_per_second).min(peak.operations_per_second));
+            Series::new(format!("limit in {}", peak.arithmetic), [0.1, knee, 20.0 * highest].map(limit).to_vec())
+        })
+        .collect();
     series.extend(roofline.points.iter().map(|point| Series::new(point.name.clone(), vec![point.place()])));
     let chart = LineChart {
         title: "Roofline".into(),

@@ -34,6 +34,9 @@ async function failure(response) {
 	return new ApiError(message, response.status);
 }
 
+/** The path with the chosen model's name. */
+export const ofModel = (path) => (settings.model ? `${path}?model=${encodeURIComponent(settings.model)}` : path);
+
 export const get = async (path) => (await call(path)).json();
 
 /** Gives each `data:` of a stream of events to `take`, as JSON. Ends with the stream. */

@@ -1,8 +1,8 @@
 // The conversation: shown, sent, streamed, stopped, edited, tried again.
 
-import { complete, get, post, stream } from "./api.js";
+import { complete, get, ofModel, post, stream } from "./api.js";
 import * as chats from "./chats.js";
-import { $, copy, h } from "./dom.js";
+import { $, copy, h, on } from "./dom.js";
 import { render } from "./markdown.js";
 import { chosen, settings } from "./settings.js";
 
@@ -61,7 +61,7 @@ function view(chat, message) {
 	const busy = running?.message === message;
 	const mine = message.role === "user";
 	const body = h("div", { className: busy ? "text busy" : "text" }, ...text(message));
-	const element = h("article", { className: `message ${message.role}`, "data-id": message.id, "aria-busy": String(busy), "aria-label": mine ? "You" : "Model" },
+	const element = h("article", { className: `message ${message.role}`, "data-id": message.id, "aria-busy": busy, "aria-label": mine ? "You" : "Model" },
 		h("div", { className: "who" }, mine ? "You" : "Model"), body);
 	if (!busy) element.append(tools(chat, message, element));
 	return element;
@@ -150,7 +150,7 @@ function take(message, chunk, times) {
 function goOn(chat, message) {
 	const messages = history(chat).slice(0, -1);
 	return run(chat, message, async (signal, times) => {
-		const { prompt } = await post("apply-template", { messages }, signal);
+		const { prompt } = await post("apply-template", { messages, model: settings.model }, signal);
 		await stream("completion", { prompt: prompt + message.content, ...chosen() }, signal, (piece) => {
 			if (piece.content) times.first ??= performance.now();
 			message.content += piece.content ?? "";
@@ -248,8 +248,8 @@ function send() {
 export async function start(onChange) {
 	changed = onChange;
 	const draft = $("draft");
-	$("composer").addEventListener("submit", (event) => { event.preventDefault(); send(); });
-	$("stop").addEventListener("click", stop);
+	on("composer", "submit", (event) => { event.preventDefault(); send(); });
+	on("stop", "click", stop);
 	draft.addEventListener("input", () => { fit(draft); chats.keepDraft(chats.open(), draft.value); });
 	draft.addEventListener("keydown", (event) => {
 		if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
@@ -260,7 +260,7 @@ export async function start(onChange) {
 
 /** The server's limits, once they are known. */
 export async function limits() {
-	const props = await get("props");
+	const props = await get(ofModel("props"));
 	contextSize = props.default_generation_settings.n_ctx;
 	gauge(chats.open());
 	return props;

@@ -1,20 +1,14 @@
 // Chats in the browser's storage. A chat is a tree of messages: an edit or another try is a branch beside the old one.
 
+import { stored } from "./dom.js";
+
 const LIST = "genie.chats";
 const CURRENT = "genie.current";
 const DRAFT = "genie.draft.";
 
 const id = () => Math.random().toString(36).slice(2, 10) + Date.now().toString(36);
-let chats = read(LIST) ?? [];
+let chats = stored(LIST) ?? [];
 let current = localStorage.getItem(CURRENT);
-
-function read(name) {
-	try {
-		return JSON.parse(localStorage.getItem(name));
-	} catch {
-		return null;
-	}
-}
 
 /** Writes all chats down. `false` where the browser has no room for them. */
 export function save() {

@@ -2,6 +2,9 @@
 
 export const $ = (id) => document.getElementById(id);
 
+/** Calls `act` at an event of the element of that id. */
+export const on = (id, event, act) => $(id).addEventListener(event, act);
+
 /** An element with properties (`on...` for events, `data-...` and `aria-...` as attributes) and children. */
 export function h(tag, properties = {}, ...children) {
 	const element = document.createElement(tag);
@@ -12,6 +15,15 @@ export function h(tag, properties = {}, ...children) {
 	}
 	element.append(...children.filter((child) => child !== null && child !== undefined));
 	return element;
+}
+
+/** What the browser keeps under a name; `null` for nothing, or nothing that can be read. */
+export function stored(name) {
+	try {
+		return JSON.parse(localStorage.getItem(name));
+	} catch {
+		return null;
+	}
 }
 
 /** Copies a text; where the clipboard is refused, a selection does. */

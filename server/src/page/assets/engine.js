@@ -1,7 +1,7 @@
 // The engine view: steps as they come from the server, or from a recording, and which of them is looked at.
 
-import { events } from "./api.js";
-import { $, download, onFile } from "./dom.js";
+import { events, ofModel } from "./api.js";
+import { $, download, on, onFile } from "./dom.js";
 import { draw, tickAt } from "./panels.js";
 
 const MOST_LIVE = 3000;
@@ -64,7 +64,7 @@ async function connect() {
 	connection = abort;
 	say("connecting");
 	try {
-		await events("engine/events", { signal: abort.signal }, (event) => { say("live from the server"); push(event); });
+		await events(ofModel("engine/events"), { signal: abort.signal }, (event) => { say("live from the server"); push(event); });
 		say("the server has ended the stream");
 	} catch (error) {
 		if (error.name === "AbortError") return;
@@ -82,7 +82,7 @@ function disconnect() {
 
 function setLive(live) {
 	state.live = live;
-	$("live").setAttribute("aria-pressed", String(live));
+	$("live").setAttribute("aria-pressed", live);
 }
 
 /** Looks at one step; coming steps no longer move the view. */
@@ -96,7 +96,7 @@ function look(at) {
 function play(on) {
 	clearInterval(player);
 	player = null;
-	$("play").setAttribute("aria-pressed", String(on));
+	$("play").setAttribute("aria-pressed", on);
 	$("play").textContent = on ? "Pause" : "Play";
 	if (!on) return;
 	if (state.at >= state.ticks.length - 1) state.at = -1;
@@ -104,6 +104,11 @@ function play(on) {
 		look(state.at + 1);
 		if (state.at >= state.ticks.length - 1) play(false);
 	}, 120);
+}
+
+function jump(at) {
+	play(false);
+	look(at);
 }
 
 /** Reads a recording: a JSON object a line, as `--record` and the Save button write them. */
@@ -144,9 +149,18 @@ async function replay(file) {
 	}
 }
 
+const forget = () => Object.assign(state, { engine: null, ticks: [], at: -1, file: null });
+
+/** The steps of another model. */
+export function restart() {
+	disconnect();
+	forget();
+	goLive();
+}
+
 function goLive() {
 	play(false);
-	if (state.file) Object.assign(state, { engine: null, ticks: [], at: -1, file: null });
+	if (state.file) forget();
 	setLive(true);
 	state.at = state.ticks.length - 1;
 	connect();
@@ -162,20 +176,20 @@ export function shown(now) {
 }
 
 export function start() {
-	$("live").addEventListener("click", goLive);
-	$("back").addEventListener("click", () => { play(false); look(state.at - 1); });
-	$("forward").addEventListener("click", () => { play(false); look(state.at + 1); });
-	$("play").addEventListener("click", () => play(!player));
-	$("position").addEventListener("input", () => { play(false); look($("position").valueAsNumber); });
-	$("save").addEventListener("click", () => {
+	on("live", "click", goLive);
+	on("back", "click", () => jump(state.at - 1));
+	on("forward", "click", () => jump(state.at + 1));
+	on("play", "click", () => play(!player));
+	on("position", "input", () => jump($("position").valueAsNumber));
+	on("save", "click", () => {
 		const lines = [state.engine, ...state.ticks].filter(Boolean).map((object) => JSON.stringify(object));
 		download("genie-steps.jsonl", `${lines.join("\n")}\n`, "application/jsonl");
 	});
 	onFile($("recording"), replay);
 	for (const name of ["lanes", "times", "queue"]) {
-		$(name).addEventListener("click", (event) => {
+		on(name, "click", (event) => {
 			const at = tickAt($(name), event.offsetX);
-			if (at !== null) { play(false); look(at); }
+			if (at !== null) jump(at);
 		});
 	}
 	const panel = $("engine");
@@ -188,8 +202,8 @@ export function start() {
 	});
 	document.addEventListener("keydown", (event) => {
 		if (!visible || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [role=tab]")) return;
-		if (event.key === "ArrowLeft") { play(false); look(state.at - 1); }
-		else if (event.key === "ArrowRight") { play(false); look(state.at + 1); }
+		if (event.key === "ArrowLeft") jump(state.at - 1);
+		else if (event.key === "ArrowRight") jump(state.at + 1);
 		else if (event.key === "Home") look(0);
 		else if (event.key === "End") look(state.ticks.length - 1);
 		else if (event.key === " " && !event.target.closest("button")) play(!player);

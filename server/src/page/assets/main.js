@@ -1,8 +1,9 @@
 // The page's frame: two views, the list of chats, the model's name.
 
+import { get } from "./api.js";
 import * as chat from "./chat.js";
 import * as chats from "./chats.js";
-import { $, download, h, onFile } from "./dom.js";
+import { $, download, h, on, onFile } from "./dom.js";
 import * as engine from "./engine.js";
 import * as settings from "./settings.js";
 
@@ -12,7 +13,7 @@ function view(name) {
 	for (const one of VIEWS) {
 		const selected = one === name;
 		$(one).hidden = !selected;
-		$(`tab-${one}`).setAttribute("aria-selected", String(selected));
+		$(`tab-${one}`).setAttribute("aria-selected", selected);
 		$(`tab-${one}`).tabIndex = selected ? 0 : -1;
 	}
 	history.replaceState(null, "", name === "chat" ? location.pathname : `#${name}`);
@@ -22,7 +23,7 @@ function view(name) {
 
 function drawer(open) {
 	$("side").classList.toggle("open", open);
-	$("menu").setAttribute("aria-expanded", String(open));
+	$("menu").setAttribute("aria-expanded", open);
 }
 
 function list() {
@@ -57,7 +58,7 @@ function list() {
 			list();
 		};
 		const row = h("li", {},
-			h("button", { className: "title", "aria-current": String(one === open), onclick: choose }, name),
+			h("button", { className: "title", "aria-current": one === open, onclick: choose }, name),
 			h("button", { className: "small", "aria-label": `Rename ${name}`, title: "Rename", onclick: rename }, "✎"),
 			h("button", { className: "small", "aria-label": `Delete ${name}`, title: "Delete", onclick: remove }, "✕"));
 		return row;
@@ -67,9 +68,15 @@ function list() {
 
 async function model() {
 	try {
+		const names = (await get("v1/models")).data.map(({ id }) => id);
+		if (!names.includes(settings.settings.model)) settings.useModel();
+		$("models").hidden = names.length < 2;
+		$("models").replaceChildren(...names.map((name) => h("option", {}, name)));
 		const props = await chat.limits();
 		settings.showDefaults(props.default_generation_settings.params);
 		$("model").textContent = `${props.model_alias} · ${props.default_generation_settings.n_ctx} tokens · ${props.total_slots} slots`;
+		$("models").value = props.model_alias;
+		if (names.length > 1) settings.useModel(props.model_alias);
 		document.title = `${props.model_alias} · genie`;
 	} catch (error) {
 		$("model").textContent = error.status === 401 ? "a key is needed: Settings" : error.message;
@@ -82,18 +89,19 @@ engine.start();
 list();
 model();
 for (const name of VIEWS) {
-	$(`tab-${name}`).addEventListener("click", () => view(name));
-	$(`tab-${name}`).addEventListener("keydown", (event) => {
+	on(`tab-${name}`, "click", () => view(name));
+	on(`tab-${name}`, "keydown", (event) => {
 		if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
 		const other = VIEWS[1 - VIEWS.indexOf(name)];
 		view(other);
 		$(`tab-${other}`).focus();
 	});
 }
-$("menu").addEventListener("click", () => drawer(!$("side").classList.contains("open")));
-$("search").addEventListener("input", list);
-$("new-chat").addEventListener("click", () => { chat.stop(); chats.create(); chat.show(); list(); view("chat"); $("draft").focus(); });
-$("export").addEventListener("click", () => download("genie-chats.json", chats.exported(), "application/json"));
+on("models", "change", async () => { settings.useModel($("models").value); await model(); engine.restart(); });
+on("menu", "click", () => drawer(!$("side").classList.contains("open")));
+on("search", "input", list);
+on("new-chat", "click", () => { chat.stop(); chats.create(); chat.show(); list(); view("chat"); $("draft").focus(); });
+on("export", "click", () => download("genie-chats.json", chats.exported(), "application/json"));
 onFile($("import"), async (file) => {
 	try {
 		const n = chats.imported(await file.text());

@@ -5,6 +5,8 @@ import { $ } from "./dom.js";
 const LABEL = 58;
 const LANE = 20;
 const columns = new WeakMap();
+// Of the picture that is drawn.
+let pen;
 
 /** The step that is drawn at a place of a picture; `null` for none. */
 export function tickAt(canvas, x) {
@@ -20,11 +22,21 @@ function begin(id, height) {
 	canvas.style.height = `${height}px`;
 	canvas.width = Math.max(Math.round(width * scale), 1);
 	canvas.height = Math.round(height * scale);
-	const pen = canvas.getContext("2d");
+	pen = canvas.getContext("2d");
 	pen.scale(scale, scale);
 	pen.font = "11px system-ui, sans-serif";
 	pen.textBaseline = "middle";
-	return { canvas, pen, width, height };
+	return { canvas, width, height };
+}
+
+function box(colour, x, y, w, h) {
+	pen.fillStyle = colour;
+	pen.fillRect(x, y, w, h);
+}
+
+function note(colour, text, x, y) {
+	pen.fillStyle = colour;
+	pen.fillText(text, x, y);
 }
 
 function colours() {
@@ -69,7 +81,7 @@ function layout({ ticks, at }, width) {
 	return found;
 }
 
-function cursor(pen, paint, column, height) {
+function cursor(paint, column, height) {
 	pen.strokeStyle = paint.fg;
 	pen.lineWidth = 1.5;
 	pen.strokeRect(column.x + 0.5, 0.75, column.w - 1, height - 1.5);
@@ -83,18 +95,12 @@ function lanes(state, paint) {
 	for (const { at } of shown) for (const row of state.ticks[at].rows) ids.add(row.slot);
 	const order = [...ids].sort((a, b) => a - b);
 	const top = 18;
-	const { canvas, pen, width, height } = begin("lanes", top + Math.max(order.length + 1, 2) * LANE + 4);
+	const { canvas, width, height } = begin("lanes", top + Math.max(order.length + 1, 2) * LANE + 4);
 	columns.set(canvas, shown);
 	pen.fillStyle = paint.soft;
 	order.forEach((id, i) => pen.fillText(`slot ${id}`, 6, top + i * LANE + LANE / 2));
 	pen.fillText("padding", 6, top + order.length * LANE + LANE / 2);
-	pen.strokeStyle = paint.line;
-	for (let i = 0; i <= order.length; i += 1) {
-		pen.beginPath();
-		pen.moveTo(LABEL, top + i * LANE + 0.5);
-		pen.lineTo(width, top + i * LANE + 0.5);
-		pen.stroke();
-	}
+	for (let i = 0; i <= order.length; i += 1) box(paint.line, LABEL, top + i * LANE, width, 1);
 	let named = "";
 	let free = 0;
 	for (const column of shown) {
@@ -103,36 +109,31 @@ function lanes(state, paint) {
 		if (graph !== named) {
 			named = graph;
 			if (column.x > free) {
-				pen.fillStyle = paint.soft;
-				pen.fillText(graph, column.x, 9);
+				note(paint.soft, graph, column.x, 9);
 				free = column.x + pen.measureText(graph).width + 8;
 			}
 		}
 		// A slot with tokens and nothing in this step is a thin line.
 		for (const slot of tick.slots) {
-			pen.fillStyle = paint.slot(slot.id, true);
-			pen.fillRect(column.x, top + order.indexOf(slot.id) * LANE + LANE / 2 - 1, column.w, 2);
+			box(paint.slot(slot.id, true), column.x, top + order.indexOf(slot.id) * LANE + LANE / 2 - 1, column.w, 2);
 		}
 		const bar = (lane, n, colour) => {
 			const h = Math.max((LANE - 3) * Math.min(n / tick.width, 1), 4);
-			pen.fillStyle = colour;
-			pen.fillRect(column.x + 0.5, top + (lane + 1) * LANE - 1 - h, column.w - 1, h);
+			box(colour, column.x + 0.5, top + (lane + 1) * LANE - 1 - h, column.w - 1, h);
 			if (column.w > 15 && n > 1) {
-				pen.fillStyle = h > 11 ? paint.bg : paint.fg;
-				pen.fillText(n, column.x + 2, top + lane * LANE + (h > 11 ? LANE / 2 + 1 : 6));
+				note(h > 11 ? paint.bg : paint.fg, n, column.x + 2, top + lane * LANE + (h > 11 ? LANE / 2 + 1 : 6));
 			}
 		};
 		for (const row of tick.rows) bar(order.indexOf(row.slot), row.n, paint[row.kind]);
 		if (tick.padding) bar(order.length, tick.padding, paint.padding);
-		if (column.at === state.at) cursor(pen, paint, column, height);
+		if (column.at === state.at) cursor(paint, column, height);
 	}
 }
 
 /** Cells of a run, in stripes of all its owners. */
-function run(pen, paint, x, y, w, h, owners) {
+function run(paint, x, y, w, h, owners) {
 	if (owners.length === 1) {
-		pen.fillStyle = paint.slot(owners[0]);
-		pen.fillRect(x, y, w, h);
+		box(paint.slot(owners[0]), x, y, w, h);
 		return;
 	}
 	const stripe = 3;
@@ -154,7 +155,7 @@ function run(pen, paint, x, y, w, h, owners) {
 
 function strip(now, paint) {
 	const groups = now?.cells ?? [];
-	const { pen, width } = begin("strip", Math.max(groups.length, 1) * 46 + 6);
+	const { width } = begin("strip", Math.max(groups.length, 1) * 46 + 6);
 	groups.forEach((group, i) => {
 		const top = i * 46 + 18;
 		const room = width - 12;
@@ -164,11 +165,9 @@ function strip(now, paint) {
 		pen.fillStyle = paint.soft;
 		const rule = group.window ? `, window ${group.window.join(" + ")}` : "";
 		pen.fillText(`${group.name} ${used} of ${group.capacity} cells, ${extent - used} holes${rule}`, 6, top - 9);
-		pen.fillStyle = paint.hidden;
-		pen.fillRect(6, top, room, 18);
-		for (const [first, len, , owners] of group.runs) run(pen, paint, 6 + first * unit, top, Math.max(len * unit, 1), 18, owners);
-		pen.fillStyle = paint.fg;
-		pen.fillRect(6 + extent * unit, top - 2, 1, 22);
+		box(paint.hidden, 6, top, room, 18);
+		for (const [first, len, , owners] of group.runs) run(paint, 6 + first * unit, top, Math.max(len * unit, 1), 18, owners);
+		box(paint.fg, 6 + extent * unit, top - 2, 1, 22);
 	});
 }
 
@@ -192,45 +191,37 @@ function mask(tick, paint) {
 	const rows = tick ? tick.rows.flatMap((part) => Array.from({ length: part.n }, (_, i) => ({ ...part, pos: part.from + i }))) : [];
 	const most = Math.min(rows.length, 256);
 	const unitY = Math.max(Math.min(Math.floor(160 / Math.max(most, 1)), 14), 1);
-	const { pen, width } = begin("mask", Math.max(most * unitY, 14) + 26);
+	const { width } = begin("mask", Math.max(most * unitY, 14) + 26);
 	if (!group) return;
 	const extent = Math.max(...group.runs.map(([first, len]) => first + len), 1);
 	const unit = (width - LABEL - 6) / extent;
-	pen.fillStyle = paint.hidden;
-	pen.fillRect(LABEL, 4, extent * unit, most * unitY);
+	box(paint.hidden, LABEL, 4, extent * unit, most * unitY);
 	let free = 0;
+	const thick = Math.max(unitY - 0.5, 1);
 	rows.slice(0, most).forEach((row, i) => {
+		const top = 4 + i * unitY;
 		for (const [first, len, pos] of seen(group, row.slot, row.pos)) {
 			const past = Math.min(Math.max(row.from - pos, 0), len);
-			pen.fillStyle = paint.slot(row.slot);
-			pen.fillRect(LABEL + first * unit, 4 + i * unitY, past * unit, Math.max(unitY - 0.5, 1));
-			pen.fillStyle = paint[row.kind];
-			pen.fillRect(LABEL + (first + past) * unit, 4 + i * unitY, (len - past) * unit, Math.max(unitY - 0.5, 1));
+			box(paint.slot(row.slot), LABEL + first * unit, top, past * unit, thick);
+			box(paint[row.kind], LABEL + (first + past) * unit, top, (len - past) * unit, thick);
 		}
-		const y = 4 + i * unitY + Math.max(unitY, 10) / 2;
+		const y = top + Math.max(unitY, 10) / 2;
 		if (row.pos === row.from && y >= free) {
 			free = y + 12;
-			pen.fillStyle = paint.soft;
-			pen.fillText(`slot ${row.slot}`, 6, y);
+			note(paint.soft, `slot ${row.slot}`, 6, y);
 		}
 	});
-	pen.fillStyle = paint.soft;
-	pen.fillText(`${rows.length} rows × ${extent} cells: past in the slot's colour, new as above`, LABEL, most * unitY + 15);
+	note(paint.soft, `${rows.length} rows × ${extent} cells: past in the slot's colour, new as above`, LABEL, most * unitY + 15);
 }
 
-function axis(pen, paint, width, height, top, unit) {
-	pen.strokeStyle = paint.line;
-	pen.beginPath();
-	pen.moveTo(LABEL, height - 4.5);
-	pen.lineTo(width, height - 4.5);
-	pen.stroke();
-	pen.fillStyle = paint.soft;
-	pen.fillText(`${top} ${unit}`, 4, 10);
+function axis(paint, width, height, top, unit) {
+	box(paint.line, LABEL, height - 5, width, 1);
+	note(paint.soft, `${top} ${unit}`, 4, 10);
 	pen.fillText("0", 4, height - 8);
 }
 
 function times(state, paint) {
-	const { canvas, pen, width, height } = begin("times", 110);
+	const { canvas, width, height } = begin("times", 110);
 	const shown = layout(state, width);
 	columns.set(canvas, shown);
 	const of = shown.map(({ at }) => state.ticks[at]);
@@ -240,37 +231,31 @@ function times(state, paint) {
 	const scale = assumed ? sum("us") / sum("us_predicted") : 1;
 	const most = Math.max(...of.map((tick) => Math.max(tick.us, tick.us_predicted * scale)), 1);
 	const y = (us) => height - 5 - us / most * (height - 24);
-	axis(pen, paint, width, height, (most / 1000).toFixed(1), "ms");
+	axis(paint, width, height, (most / 1000).toFixed(1), "ms");
 	shown.forEach((column, i) => {
-		pen.fillStyle = paint.prefill;
-		pen.fillRect(column.x + 0.5, y(of[i].us), column.w - 1, height - 5 - y(of[i].us));
-		pen.fillStyle = paint.decode;
-		pen.fillRect(column.x, y(of[i].us_predicted * scale) - 1, column.w, 2.5);
-		if (column.at === state.at) cursor(pen, paint, column, height);
+		box(paint.prefill, column.x + 0.5, y(of[i].us), column.w - 1, height - 5 - y(of[i].us));
+		box(paint.decode, column.x, y(of[i].us_predicted * scale) - 1, column.w, 2.5);
+		if (column.at === state.at) cursor(paint, column, height);
 	});
-	pen.fillStyle = paint.soft;
-	pen.fillText(`bars measured, lines ${assumed ? "assumed, scaled" : "predicted"}`, LABEL + 4, 9);
+	note(paint.soft, `bars measured, lines ${assumed ? "assumed, scaled" : "predicted"}`, LABEL + 4, 9);
 }
 
 function queue(state, paint) {
-	const { canvas, pen, width, height } = begin("queue", 110);
+	const { canvas, width, height } = begin("queue", 110);
 	const narrow = layout(state, width);
 	columns.set(canvas, narrow);
 	const of = narrow.map(({ at }) => state.ticks[at]);
 	const running = (tick) => tick.slots.filter((slot) => slot.state !== "idle").length;
 	const most = Math.max(...of.map((tick) => tick.queue + running(tick)), 1);
-	axis(pen, paint, width, height, most, "");
+	axis(paint, width, height, most, "");
 	narrow.forEach((column, i) => {
 		const unit = (height - 24) / most;
 		const base = running(of[i]) * unit;
-		pen.fillStyle = paint.padding;
-		pen.fillRect(column.x, height - 5 - base, column.w, base);
-		pen.fillStyle = paint.error;
-		pen.fillRect(column.x, height - 5 - base - of[i].queue * unit, column.w, of[i].queue * unit);
-		if (column.at === state.at) cursor(pen, paint, column, height);
+		box(paint.padding, column.x, height - 5 - base, column.w, base);
+		box(paint.error, column.x, height - 5 - base - of[i].queue * unit, column.w, of[i].queue * unit);
+		if (column.at === state.at) cursor(paint, column, height);
 	});
-	pen.fillStyle = paint.soft;
-	pen.fillText("running, and waiting on top", LABEL - 20, 9);
+	note(paint.soft, "running, and waiting on top", LABEL - 20, 9);
 }
 
 export function draw(state) {

@@ -1,6 +1,6 @@
 // What the user chose; an empty field is the server's own value, which is shown in it.
 
-import { $, h } from "./dom.js";
+import { $, h, on, stored } from "./dom.js";
 
 const FIELDS = [
 	{ name: "system", label: "System prompt", kind: "textarea" },
@@ -14,17 +14,10 @@ const FIELDS = [
 	{ name: "theme", label: "Colours", kind: "select", options: ["system", "light", "dark"] },
 	{ name: "key", label: "API key", kind: "password" },
 ];
+const NUMBERS = FIELDS.filter(({ kind }) => kind === "number");
 const NAME = "genie.settings";
 
-export const settings = read();
-
-function read() {
-	try {
-		return JSON.parse(localStorage.getItem(NAME)) ?? {};
-	} catch {
-		return {};
-	}
-}
+export const settings = stored(NAME) ?? {};
 
 function keep() {
 	try {
@@ -40,40 +33,40 @@ function applyTheme() {
 	window.dispatchEvent(new Event("theme"));
 }
 
-/** The sampling part of a request: only what was chosen. */
-export function chosen() {
-	const numbers = FIELDS.filter((field) => field.kind === "number").map(({ name }) => [name, settings[name]]);
-	return Object.fromEntries(numbers.filter(([, value]) => Number.isFinite(value)));
+/** The model that is asked from now on. */
+export function useModel(name) {
+	if (settings.model === name) return;
+	settings.model = name;
+	keep();
 }
 
-function input(field) {
-	const { name, kind } = field;
-	const value = settings[name];
+/** Sampling and model of a request: only what was chosen. */
+export function chosen() {
+	const found = { model: settings.model };
+	for (const { name } of NUMBERS) if (Number.isFinite(settings[name])) found[name] = settings[name];
+	return found;
+}
+
+function input({ name, kind, min = "", max = "", step = "", options }) {
+	const id = `set-${name}`;
+	const value = settings[name] ?? "";
 	const store = (next) => {
 		if (next === "" || next === false || Number.isNaN(next)) delete settings[name];
 		else settings[name] = next;
 		keep();
 	};
-	if (kind === "select") {
-		const options = field.options.map((option) => h("option", { value: option, selected: option === value }, option));
-		return h("select", { id: `set-${name}`, onchange: (event) => store(event.target.value) }, ...options);
-	}
-	if (kind === "checkbox") return h("input", { id: `set-${name}`, type: kind, checked: Boolean(value), onchange: (event) => store(event.target.checked) });
-	if (kind === "textarea") return h("textarea", { id: `set-${name}`, rows: 3, value: value ?? "", oninput: (event) => store(event.target.value) });
-	const number = kind === "number";
-	return h("input", {
-		id: `set-${name}`, type: kind, min: field.min ?? "", max: field.max ?? "", step: field.step ?? "", value: value ?? "", autocomplete: "off",
-		oninput: (event) => store(number ? event.target.valueAsNumber : event.target.value),
-	});
+	const typed = ({ target }) => store(kind === "number" ? target.valueAsNumber : target.value);
+	if (kind === "select") return h("select", { id, onchange: typed }, ...options.map((option) => h("option", { selected: option === value }, option)));
+	if (kind === "checkbox") return h("input", { id, type: kind, checked: Boolean(value), onchange: ({ target }) => store(target.checked) });
+	if (kind === "textarea") return h("textarea", { id, rows: 3, value, oninput: typed });
+	return h("input", { id, type: kind, min, max, step, value, autocomplete: "off", oninput: typed });
 }
 
 /** The server's own values, as they come from `/props`. */
 export function showDefaults(params) {
-	for (const { name, of, kind } of FIELDS) {
-		const value = params[of ?? name];
-		if (kind === "number" && value !== undefined && value !== null) {
-			$(`set-${name}`).placeholder = value < 0 ? "as the server likes" : String(Math.round(value * 1e4) / 1e4);
-		}
+	for (const { name, of = name } of NUMBERS) {
+		const value = params[of];
+		if (value != null) $(`set-${name}`).placeholder = value < 0 ? "as the server likes" : Math.round(value * 1e4) / 1e4;
 	}
 }
 
@@ -84,10 +77,10 @@ function fill() {
 export function start(onClose) {
 	applyTheme();
 	fill();
-	$("open-settings").addEventListener("click", () => $("settings").showModal());
-	$("settings").addEventListener("close", onClose);
-	$("reset-settings").addEventListener("click", () => {
-		for (const { name, kind } of FIELDS) if (kind === "number") delete settings[name];
+	on("open-settings", "click", () => $("settings").showModal());
+	on("settings", "close", onClose);
+	on("reset-settings", "click", () => {
+		for (const { name } of NUMBERS) delete settings[name];
 		keep();
 		fill();
 		onClose();
