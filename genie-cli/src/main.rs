@@ -14,6 +14,7 @@ mod file_limit;
 mod hints;
 mod interrupt;
 mod log_format;
+mod other_spellings;
 mod outfile;
 mod printer;
 mod prompt_text;

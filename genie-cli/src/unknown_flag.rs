@@ -20,8 +20,6 @@ const COMMANDS_ELSEWHERE: &[(&str, &str)] = &[
 /// Flags of llama.cpp, ollama and genie-t2t-run, with what does the same here.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("--file", "use `--prompt-file`"),
-    ("--tokens_file", "use `--prompt-tokens IDS`"),
-    ("--tokens-file", "use `--prompt-tokens IDS`"),
     ("--batch-size", "the step width is fixed when a bundle is compiled: `genie compile --ar`"),
     ("--jinja", "chat templates are always Jinja: `--chat-template FILE|NAME` chooses one"),
     ("--embedding_table", "set `embedding` in `genie_config.json`"),
@@ -44,6 +42,18 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("--flash-attn", "attention is compiled into the graphs"),
     ("--no-mmap", "set `use-mmap` in `genie_config.json`"),
     ("--hf-repo", "models are files: download the folder, and give its path"),
+    ("--single-turn", "use `genie run`, which ends after one reply"),
+    ("--model-draft", "use `--spec draft:BUNDLE`"),
+    ("--cache-type-k", "the cache's type is fixed when a bundle is compiled: see docs/compile.md"),
+    ("--cache-type-v", "the cache's type is fixed when a bundle is compiled: see docs/compile.md"),
+    ("--threads-batch", "use `--threads`"),
+    ("--prompt-and-generation", "use `--pp` and `--tg`"),
+    ("--sleep", "a signal ends a reply: Ctrl-C"),
+    ("--pid", "the program prints no process id: `$!` is a shell's"),
+    ("--key", "a chat goes on in `genie chat`, or with `--save` and `--restore`"),
+    ("--allow_engine_switch", "`genie serve --models` changes between models"),
+    ("--engine_role", "roles stand in the config: `genie config check FILE`"),
+    ("--add_example_sampler", "samplers of your own are given to the library: see docs/sampling.md"),
     ("--prompt-cache", "use `--prefix-cache`, or `--save` and `--restore`"),
 ];
 

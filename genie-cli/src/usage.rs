@@ -1,6 +1,6 @@
 //! The command line as clap reads it: help and versions are data, mistakes are errors with exit code 2.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write, stderr, stdin, stdout};
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use crate::defaults::Defaults;
 use crate::escape::escape;
 use crate::exit::ExitStatus;
 use crate::failure::code::USAGE;
+use crate::other_spellings::long_forms;
 use crate::printer::Printer;
 use crate::unknown_flag;
 use crate::version;
@@ -51,7 +52,7 @@ fn matches(command: clap::Command) -> Result<ArgMatches, clap::Error> {
         ArgAction::Set | ArgAction::Append => arg.allow_negative_numbers(true),
         _ => arg,
     };
-    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let mut args = long_forms(std::env::args_os());
     if args.len() == 1 && stdin().is_terminal() && stdout().is_terminal() {
         // A bare `genie` talks.
         args.push("chat".into());

@@ -202,11 +202,38 @@ fn unknown_flags_get_good_advice_or_none() {
         ("--log=x", "tip: use `-v`", "similar"),
         ("--priority", "unexpected argument '--priority' found", "tip: a similar"),
         ("--promt", "tip: a similar argument exists: '--prompt'", "stop-sequence"),
-        ("--prompt_file", "tip: a similar argument exists: '--prompt-file'", "stop-sequence"),
+        ("--promt-file", "tip: a similar argument exists: '--prompt-file'", "stop-sequence"),
+        ("-ngl", "tip: the backend follows from the bundle", "--max-tokens"),
+        ("-md", "tip: use `--spec draft:BUNDLE`", "similar"),
+        ("--engine_role", "tip: roles stand in the config", "similar"),
     ] {
         let said = said(folder.path(), 2, &["run", flag, "x"]);
         assert!(said.contains(wanted) && !said.contains(unwanted), "{flag}: {said}");
     }
+}
+
+/// Flags as genie-t2t-run and llama.cpp write them, where we have what they do.
+#[test]
+fn other_programs_spellings_work() {
+    let folder = folder();
+    std::fs::write(folder.path().join("ids.txt"), "3, 5\n7 9\n").unwrap();
+    std::fs::write(folder.path().join("prompt.txt"), "a prompt").unwrap();
+    std::fs::write(folder.path().join("bad.txt"), "3, x").unwrap();
+    let run = |flags: &[&str]| {
+        let output = genie(folder.path(), &[&["run", "-c", "base", "-n", "3", "--greedy"], flags].concat());
+        assert!(output.status.success(), "{flags:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let ids = run(&["--prompt-tokens", "3,5,7,9"]);
+    for flag in ["-tok", "--tokens_file", "--tokens-file"] {
+        assert_eq!(run(&[flag, "ids.txt"]), ids, "{flag}");
+    }
+    assert_eq!(run(&["--prompt_file", "prompt.txt"]), run(&["-p", "a prompt"]));
+    // The base has no template to put it into: both are refused alike.
+    let system = |flag| said(folder.path(), 1, &["run", "-c", "base", "-p", "x", flag, "be short"]);
+    assert_eq!(system("-sys"), system("--system"));
+    let bad = said(folder.path(), 1, &["run", "-c", "base", "-tok", "bad.txt"]);
+    assert!(bad.contains("expected a token id as number 2, found `x`"), "{bad}");
 }
 
 /// S3: `--system-lib` on host and others like it were ignored without a word.

@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, short, allow_hyphen_values = true, conflicts_with_all = ["prompt_file", "prompt_tokens"])]
     pub prompt: Option<String>,
     /// Read the prompt from a file, or from stdin with `-`.
-    #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "prompt_tokens")]
+    #[arg(long, short = 'f', alias = "prompt_file", value_name = "FILE", conflicts_with = "prompt_tokens")]
     pub prompt_file: Option<PathBuf>,
     /// Process `\n`, `\t`, `\x41`, `\u{e9}` and the like in the prompt.
     #[arg(long, short = 'e')]
@@ -32,13 +32,16 @@ pub struct Args {
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = number::count_u32)]
     pub prompt_tokens: Option<Vec<u32>>,
+    /// Token ids from a file, or from stdin with `-`: parted by commas, spaces or lines.
+    #[arg(long, alias = "tokens_file", value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens", "prompts", "embedding_file", "escape", "no_parse_special"])]
+    pub tokens_file: Option<PathBuf>,
     /// Several prompts at once, one in each line of a file (`-` for stdin). Each line of the output is led by its prompt's number,
     /// `1| `.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens", "streams", "save", "restore"])]
     pub prompts: Option<PathBuf>,
     /// Rows of embeddings instead of text, for models that take them: a raw file of little-endian numbers. TYPE is `float32`
     /// (default), `native` (the type of the graphs' input), `ufixed8`, `ufixed16`, `sfixed8` or `sfixed16`.
-    #[arg(long, value_name = "FILE[,TYPE[,SCALE,OFFSET]]", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens"])]
+    #[arg(long, alias = "embedding_file", value_name = "FILE[,TYPE[,SCALE,OFFSET]]", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens"])]
     pub embedding_file: Option<EmbeddingFile>,
     #[command(flatten)]
     pub stops: StopArgs,
@@ -102,6 +105,7 @@ impl Args {
         self.prompt.is_some()
             || self.prompt_file.is_some()
             || self.prompt_tokens.is_some()
+            || self.tokens_file.is_some()
             || self.prompts.is_some()
             || self.embedding_file.is_some()
     }

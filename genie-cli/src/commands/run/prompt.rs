@@ -60,6 +60,9 @@ impl Prompt {
         if let Some(tokens) = &args.prompt_tokens {
             return Ok(Prompt::Tokens(tokens.iter().copied().map(TokenId).collect()));
         }
+        if let Some(file) = &args.tokens_file {
+            return Ok(Prompt::Tokens(ids(&prompt_text::read(file, Role::Prompt, printer)?)?));
+        }
         if let Some(file) = &args.prompts {
             let text = prompt_text::read(file, Role::Prompt, printer)?;
             return Ok(Prompt::Batch(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()));
@@ -102,6 +105,21 @@ impl Prompt {
         };
         Ok(Prompt::Tokens(args.images.place(session, &tokens)?))
     }
+}
+
+/// The ids of a file.
+fn ids(text: &str) -> Result<Vec<TokenId>> {
+    let words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+    let ids = words.enumerate().map(|(at, word)| {
+        word.parse().map(TokenId).map_err(|_| {
+            let message = format!("`--tokens-file`: expected a token id as number {}, found `{word}`", at + 1);
+            UserError::error(
+                message,
+                "ids are whole numbers, parted by commas, spaces or lines; `genie tokenize` prints those of a text",
+            )
+        })
+    });
+    ids.collect()
 }
 
 /// A text with its escapes processed.
