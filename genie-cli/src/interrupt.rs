@@ -29,6 +29,7 @@ const SIGTERM: i32 = 15;
 pub struct Signal(i32);
 
 impl Signal {
+    #[cfg(unix)]
     const ALL: [Self; 3] = [Self(SIGINT), Self(SIGTERM), Self(SIGHUP)];
 
     /// The exit code after it.

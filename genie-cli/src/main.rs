@@ -6,6 +6,7 @@
 mod args;
 mod cli;
 mod commands;
+mod counted;
 mod defaults;
 mod escape;
 mod exit;

@@ -89,11 +89,13 @@ pub fn advise(error: &mut clap::Error) {
 
 /// Clap misses letters that changed places.
 fn advise_on_command(error: &mut clap::Error, found: &str) {
-    let elsewhere = COMMANDS_ELSEWHERE.iter().find(|(command, _)| *command == found);
+    // Commands of a command, such as those of `runtime`, are its own.
+    let whole = matches!(error.get(ContextKind::Usage), Some(ContextValue::StyledStr(usage)) if usage.to_string().contains("genie [OPTIONS]"));
+    let elsewhere = COMMANDS_ELSEWHERE.iter().find(|(command, _)| whole && *command == found);
     if let Some((_, advice)) = elsewhere {
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*advice).to_owned().into()]));
-    } else if error.get(ContextKind::SuggestedSubcommand).is_none() {
+    } else if whole && error.get(ContextKind::SuggestedSubcommand).is_none() {
         let commands = Cli::command();
         let near = commands.get_subcommands().map(clap::Command::get_name).filter(|name| is_near(found, name));
         if let Some(name) = near.min_by_key(|name| strsim::damerau_levenshtein(found, name)) {
@@ -123,6 +125,9 @@ mod tests {
 
     #[test]
     fn commands_that_do_not_exist() {
+        let mut error = Cli::command().try_get_matches_from(["genie", "runtime", "show"]).unwrap_err();
+        advise(&mut error);
+        assert!(!error.render().to_string().contains("inspect"), "{}", error.render());
         for (found, tip) in
             [("rnu", "'run'"), ("srve", "'serve'"), ("pull", "genie run FILE"), ("quantize", "--weights")]
         {

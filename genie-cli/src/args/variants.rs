@@ -10,7 +10,7 @@ pub struct VariantArgs {
     ar: Vec<u32>,
     /// Context lengths (CL), in tokens.
     ///
-    /// [default: 512,2048, or fewer where a model has a table of fewer positions]
+    /// [default: 512,2048, or no more than the positions that the model was trained for]
     #[arg(long, value_delimiter = ',', value_name = "N,N", value_parser = cl)]
     cl: Vec<u32>,
 }

@@ -129,7 +129,9 @@ pub enum WeightsArg {
 /// Compiles, then prints the path of the config.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     // A model that cannot be read is refused below.
-    let positions = ModelSummary::read(&args.model).ok().and_then(|summary| summary.spec.learned_positions);
+    let positions = ModelSummary::read(&args.model)
+        .ok()
+        .and_then(|summary| summary.spec.learned_positions.or(summary.spec.max_positions));
     let (ars, cls) = args.variants.widths(positions);
     let options = CompileOptions {
         ars,

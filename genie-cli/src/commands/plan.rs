@@ -11,6 +11,7 @@ use open_genie::{Error, Opened, Perf, PolicyChoice};
 use serde::Serialize;
 
 use crate::args::{BackendArgs, LONGEST, PolicyArg, VariantArgs, read_bundle, warn_of_nominal_costs};
+use crate::counted::counted;
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
@@ -160,9 +161,11 @@ fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> Plan
 fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan) -> Result<()> {
     let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process()).sum();
     printer.data_line(format_args!(
-        "{n_new} tokens, policy {}: {} steps, {padding} tokens of padding",
+        "{}, policy {}: {}, {} of padding",
+        counted(n_new, "token"),
         policy.name(),
-        strategy.steps().len()
+        counted(strategy.steps().len(), "step"),
+        counted(padding, "token"),
     ))?;
     printer.data_line(format_args!(
         "  {:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",

@@ -11,6 +11,7 @@ use open_genie::{Naive, Opened, Options, Reference, TokenModel};
 use super::compile::Bars;
 use crate::args::number;
 use crate::args::{BackendArgs, LoraArgs, PolicyArg, SocArgs, read_path};
+use crate::counted::counted;
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
@@ -108,7 +109,11 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if !all_ok {
         printer.info("generation with the cache and full recomputation differ: the cache or a graph is wrong");
     } else {
-        printer.info(format_args!("verified: {n_lengths} prompt lengths, {} tokens each", args.tokens));
+        printer.info(format_args!(
+            "verified: {}, {} each",
+            counted(n_lengths, "prompt length"),
+            counted(args.tokens, "token")
+        ));
     }
     Ok(if all_ok { ExitStatus::Done } else { ExitStatus::Failed })
 }

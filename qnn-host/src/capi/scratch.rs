@@ -70,9 +70,11 @@ impl Write for At<'_> {
         Ok(n)
     }
 
-    #[cfg(not(unix))]
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
+    #[cfg(windows)]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = std::os::windows::fs::FileExt::seek_write(self.file, bytes, self.at)?;
+        self.at += n as u64;
+        Ok(n)
     }
 
     fn flush(&mut self) -> io::Result<()> {
