@@ -19,6 +19,8 @@ const COMMANDS_ELSEWHERE: &[(&str, &str)] = &[
 
 /// Flags of llama.cpp, ollama and genie-t2t-run, with what does the same here.
 const ELSEWHERE: &[(&str, &str)] = &[
+    ("-s", "llama.cpp's is `--seed N`, genie-t2t-run's `--save DIR`"),
+    ("-t", "llama.cpp's is `--threads N`; genie-t2t-run's table is `embedding` in `genie_config.json`"),
     ("--file", "use `--prompt-file`"),
     ("--batch-size", "the step width is fixed when a bundle is compiled: `genie compile --ar`"),
     ("--jinja", "chat templates are always Jinja: `--chat-template FILE|NAME` chooses one"),
@@ -63,9 +65,6 @@ pub fn advise(error: &mut clap::Error) {
         return advise_on_command(error, &found);
     }
     let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg).cloned() else { return };
-    if !found.starts_with("--") {
-        return;
-    }
     let name = found.split('=').next().unwrap_or(&found);
     if let Some((_, advice)) = ELSEWHERE.iter().find(|(flag, _)| *flag == name) {
         error.remove(ContextKind::SuggestedArg);

@@ -204,6 +204,7 @@ fn unknown_flags_get_good_advice_or_none() {
         ("--promt", "tip: a similar argument exists: '--prompt'", "stop-sequence"),
         ("--promt-file", "tip: a similar argument exists: '--prompt-file'", "stop-sequence"),
         ("-ngl", "tip: the backend follows from the bundle", "--max-tokens"),
+        ("-s", "tip: llama.cpp's is `--seed N`, genie-t2t-run's `--save DIR`", "value"),
         ("-md", "tip: use `--spec draft:BUNDLE`", "similar"),
         ("--engine_role", "tip: roles stand in the config", "similar"),
     ] {
@@ -229,6 +230,9 @@ fn other_programs_spellings_work() {
         assert_eq!(run(&[flag, "ids.txt"]), ids, "{flag}");
     }
     assert_eq!(run(&["--prompt_file", "prompt.txt"]), run(&["-p", "a prompt"]));
+    run(&["--prompt-tokens", "3,5", "--save", "kept"]);
+    let rewound = ["--prompt-tokens", "3,5", "-w"];
+    assert_eq!(run(&[&rewound[..], &["-r", "kept"]].concat()), run(&[&rewound[..], &["--restore", "kept"]].concat()));
     // The base has no template to put it into: both are refused alike.
     let system = |flag| said(folder.path(), 1, &["run", "-c", "base", "-p", "x", flag, "be short"]);
     assert_eq!(system("-sys"), system("--system"));

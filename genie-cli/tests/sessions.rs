@@ -122,11 +122,13 @@ fn a_calibration_is_measured_used_and_rejected_elsewhere() {
     std::fs::write(&file, costs.to_string()).unwrap();
     let output = done(run(cache.path(), &plan));
     assert_eq!(record(&output)["steps"][0]["graph"], "ar128_cl512");
+    assert_eq!(record(&output)["ms"], 0.0001);
     let mut moved = costs.clone();
     moved["machine"]["cpu"] = "another".into();
     std::fs::write(&file, moved.to_string()).unwrap();
     let output = done(run(cache.path(), &plan));
     assert!(stderr(&output).contains("it was measured with another machine"), "{}", stderr(&output));
+    assert!(record(&output).get("ms").is_none(), "nominal costs are no times");
     std::fs::remove_file(&file).unwrap();
     let output = done(run(cache.path(), &["run", "-p", "A", "-n", "2", "--policy", "cost"]));
     assert!(stderr(&output).contains("the file does not exist"), "{}", stderr(&output));

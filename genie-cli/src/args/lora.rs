@@ -8,7 +8,7 @@ use open_genie::{Error, Lora, Opened, Session};
 #[command(next_help_heading = "Adapters")]
 pub struct LoraArgs {
     /// Apply a LoRA adapter of the bundle, with a strength [default: 1]; give it again for several at once.
-    #[arg(long, value_name = "NAME[:STRENGTH]")]
+    #[arg(long, short, value_name = "NAME[:STRENGTH]")]
     pub lora: Vec<Lora>,
 }
 

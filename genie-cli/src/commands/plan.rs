@@ -46,6 +46,9 @@ struct PlanRecord {
     policy: &'static str,
     n_past: usize,
     n_new: usize,
+    /// By the bundle's measured step times, where it has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ms: Option<f64>,
     steps: Vec<StepRecord>,
 }
 
@@ -92,14 +95,28 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         None => Ok(PolicyChoice::from(arg).nominal(&variants)),
     };
     let policies = wanted.iter().map(policy_of).collect::<Result<Vec<_>>>()?;
+    let measured = match &model {
+        Some(model) => match model.policy(PolicyChoice::Cost)? {
+            (Policy::Cost(table), None) => Some(table),
+            _ => None,
+        },
+        None => None,
+    };
+    let ms = |plan: &Plan| measured.as_ref().and_then(|table| Some(table.total_us(plan.steps(), None).ok()? / 1e3));
     let mut status = ExitStatus::Done;
     for &n_new in &args.tokens {
         for policy in &policies {
             match plan(&KvState::at(args.n_past), &[request(args.n_past, n_new)], &variants, policy) {
                 Ok(strategy) if args.json => {
-                    printer.data_line(serde_json::to_string(&record(policy, args.n_past, n_new, &strategy))?)?;
+                    printer.data_line(serde_json::to_string(&record(
+                        policy,
+                        args.n_past,
+                        n_new,
+                        &strategy,
+                        ms(&strategy),
+                    ))?)?;
                 }
-                Ok(strategy) => table(printer, policy, n_new, &strategy)?,
+                Ok(strategy) => table(printer, policy, n_new, &strategy, ms(&strategy))?,
                 // What libGenie cannot do is what the policy shows.
                 Err(error) if args.policy.is_none() && matches!(policy, Policy::Genie) => {
                     printer.info(format_args!("{n_new} tokens, policy {}: libGenie fails: {error}", policy.name()));
@@ -146,7 +163,7 @@ fn grid(args: &VariantArgs) -> Result<Vec<Variant>> {
     Ok(specs)
 }
 
-fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> PlanRecord {
+fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan, ms: Option<f64>) -> PlanRecord {
     let step = |s: &InferenceStep| StepRecord {
         graph: s.variant.to_string(),
         n_past: s.n_past(),
@@ -155,17 +172,18 @@ fn record(policy: &Policy, n_past: usize, n_new: usize, strategy: &Plan) -> Plan
         past_idx: s.past_idx.0,
         new_idx: s.new_idx.0,
     };
-    PlanRecord { policy: policy.name(), n_past, n_new, steps: strategy.steps().iter().map(step).collect() }
+    PlanRecord { policy: policy.name(), n_past, n_new, ms, steps: strategy.steps().iter().map(step).collect() }
 }
 
-fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan) -> Result<()> {
+fn table(printer: &Printer, policy: &Policy, n_new: usize, strategy: &Plan, ms: Option<f64>) -> Result<()> {
     let padding: usize = strategy.steps().iter().map(|s| s.ar() - s.n_process()).sum();
     printer.data_line(format_args!(
-        "{}, policy {}: {}, {} of padding",
+        "{}, policy {}: {}, {} of padding{}",
         counted(n_new, "token"),
         policy.name(),
         counted(strategy.steps().len(), "step"),
         counted(padding, "token"),
+        ms.map(|ms| format!(", {ms:.2} ms by measured step times")).unwrap_or_default(),
     ))?;
     printer.data_line(format_args!(
         "  {:>5} {:>6} {:>6} {:>8} {:>8} {:>10} {:>9} {:>8}",

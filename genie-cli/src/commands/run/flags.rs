@@ -128,10 +128,10 @@ pub struct SavedArgs {
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
     /// Continue a dialog that this program or Genie saved.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR")]
     pub restore: Option<PathBuf>,
     /// Treat the prompt as the whole conversation: rewind to the prefix that it shares with the restored dialog.
-    #[arg(long, requires = "restore")]
+    #[arg(long, short = 'w', requires = "restore")]
     pub rewind: bool,
     /// Keep the caches of prompts in this folder, and start from the longest stored prefix of the prompt.
     #[arg(long, value_name = "DIR")]
