@@ -111,7 +111,7 @@ fn plans_are_tables_or_json() {
         [step("ar64_cl512", 64), step("ar64_cl512", 64), step("ar64_cl512", 64), step("ar8_cl512", 8)]
     );
     let table = run(cache.path(), &["plan", "1", "--n-past", "50", "--ar", "1,8,64", "--cl", "512"]);
-    assert_eq!(stdout(&table).lines().filter(|l| l.contains("1 tokens, policy")).count(), 4, "{}", stdout(&table));
+    assert_eq!(stdout(&table).lines().filter(|l| l.contains("1 token, policy")).count(), 4, "{}", stdout(&table));
     let too_long = run(cache.path(), &["plan", "513", "--ar", "1,8,64", "--cl", "512", "--policy", "genie"]);
     assert_eq!(code(&too_long), 1);
     assert!(stderr(&too_long).contains("0 past + 513 new tokens > 512"), "{}", stderr(&too_long));
