@@ -291,6 +291,20 @@ fn replies_come_before_prompts_in_one_step() {
 }
 
 #[test]
+fn a_prompt_that_fits_no_step_of_replies_has_every_second_one() {
+    // The wide step is not worth it for three rows, and the narrow one has no room beside a reply.
+    let times = StepTimes::new([(1, 37.0), (128, 347.0)].map(|(width, us)| StepTime { width, us })).unwrap();
+    let requests = [request(1, Phase::Decode, 1), request(2, Phase::Decode, 1), request(3, Phase::Prefill, 1)];
+    let planned = |had_prefill| {
+        let state = ServeState { now_us: 0, requests: &requests, free_rows: 200, free_slots: 8, had_prefill };
+        let tick = plan_tick(&state, &ServeRules::default(), &times);
+        tick.rows.iter().map(|rows| (rows.id, rows.prefill)).collect::<Vec<_>>()
+    };
+    assert_eq!(planned(false), [(3, true)]);
+    assert_eq!(planned(true), [(1, false)]);
+}
+
+#[test]
 fn a_prompt_leaves_the_last_row_to_a_reply_where_graphs_do() {
     let pairs = ServeRules { replies_a_step: 1, prompts_a_step: 1, row_for_reply: true, ..ServeRules::default() };
     for (todo, width, n) in [(7, 8, 7), (8, 8, 7), (40, 32, 31), (1, 1, 1)] {
