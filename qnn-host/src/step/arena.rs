@@ -1,17 +1,59 @@
 //! The memory of intermediate values: one aligned buffer, sharable by all graphs that never run at the same time.
 
+use memmap2::MmapMut;
+
 use crate::bytes::ALIGN;
+
+/// A huge page, and so the least memory that is worth one.
+const HUGE: usize = 2 << 20;
 
 /// Scratch memory of runs. Give all graphs of a backend the same one: it is as large as the largest need.
 ///
-/// Pages that no run has touched cost nothing: the system hands out zeroed memory, and no code fills it.
+/// Pages that no run has touched cost nothing: the system hands out zeroed memory, and no code fills it. Large memory asks for huge
+/// pages: rows of a prompt lie pages apart, and each would need an entry of the CPU's table of addresses.
 #[derive(Default)]
 pub struct Arena {
     /// A little larger than needed; the used part begins at `start`. An aligned allocation would be filled with zeros by
     /// hand, page by page.
-    block: Vec<u8>,
+    block: Block,
     start: usize,
     len: usize,
+}
+
+enum Block {
+    Allocated(Vec<u8>),
+    Mapped(MmapMut),
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self::Allocated(Vec::new())
+    }
+}
+
+impl Block {
+    /// Zeros: at least `len` bytes, and where they begin.
+    fn new(len: usize) -> (Self, usize) {
+        if len >= HUGE
+            && let Ok(pages) = MmapMut::map_anon(len.saturating_add(HUGE))
+        {
+            // A wish, no more: a kernel without huge pages serves small ones.
+            #[cfg(target_os = "linux")]
+            let _ = pages.advise(memmap2::Advice::HugePage);
+            let start = pages.as_ptr().addr().wrapping_neg() % HUGE;
+            return (Self::Mapped(pages), start);
+        }
+        let block = vec![0; len + ALIGN - 1];
+        let start = block.as_ptr().addr().wrapping_neg() % ALIGN;
+        (Self::Allocated(block), start)
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        match self {
+            Self::Allocated(block) => block,
+            Self::Mapped(pages) => pages,
+        }
+    }
 }
 
 impl Arena {
@@ -25,8 +67,7 @@ impl Arena {
         let len = bytes.next_multiple_of(ALIGN);
         if len > self.len {
             *self = Self::default();
-            let block = vec![0; len + ALIGN - 1];
-            let start = block.as_ptr().addr().wrapping_neg() % ALIGN;
+            let (block, start) = Block::new(len);
             *self = Self { block, start, len };
         }
     }
@@ -38,7 +79,7 @@ impl Arena {
 
     /// Start of the memory; valid for `bytes()` bytes, all initialised, aligned to [`ALIGN`].
     pub(crate) fn base(&mut self) -> *mut u8 {
-        self.block[self.start..].as_mut_ptr()
+        self.block.bytes()[self.start..].as_mut_ptr()
     }
 }
 
@@ -61,5 +102,15 @@ mod tests {
         arena.ensure(1);
         assert_eq!(arena.bytes(), 128);
         assert_eq!(arena.base() as usize % ALIGN, 0);
+    }
+
+    #[test]
+    fn large_memory_begins_a_huge_page_and_is_zeros() {
+        let mut arena = Arena::new();
+        arena.ensure(HUGE + 1);
+        assert_eq!(arena.bytes(), HUGE + ALIGN);
+        assert_eq!(arena.base().addr() % HUGE, 0);
+        let (bytes, len) = (arena.start, arena.len);
+        assert!(arena.block.bytes()[bytes..][..len].iter().all(|&b| b == 0));
     }
 }

@@ -18,6 +18,8 @@ pub(crate) const TILE_BYTES: usize = 1024;
 pub(crate) const TILE_ROWS: usize = 16;
 /// Numbers along `k` of a tile.
 pub(crate) const TILE_K: usize = 32;
+/// Cache lines of [`Product::next_sums`] that are asked for in a step along `k`.
+const ASKED_LINES: usize = 4;
 
 /// The variable that turns the unit off.
 const OFF: &str = "GENIE_AMX";
@@ -38,9 +40,10 @@ pub(crate) struct Product {
     pub(crate) weights: *const u8,
     /// Tiles along `k`, at least one.
     pub(crate) steps: usize,
-    /// Sums `[panels * 16][groups * 16]`, rows `stride` bytes apart.
+    /// Four tiles of sums: two groups of the first panel, then of the second.
     pub(crate) sums: *mut f32,
-    pub(crate) stride: usize,
+    /// Sums that will be worked on next: asked for meanwhile, [`ASKED_LINES`] lines for each step along `k`.
+    pub(crate) next_sums: *const f32,
     /// Whether sums begin with what is there, or with 0.
     pub(crate) add: bool,
 }
@@ -92,20 +95,25 @@ macro_rules! product {
             $($load,)*
             "2:",
             $($step,)*
+            "prefetchw [{next}]",
+            "prefetchw [{next} + 64]",
+            "prefetchw [{next} + 128]",
+            "prefetchw [{next} + 192]",
+            "add {next}, {asked}",
             "add {acts}, 2048",
             "add {weights}, 2048",
             "dec {steps}",
             "jnz 2b",
             $($store,)*
-            "/* {s0} {s1} {stride} {line} */",
+            "/* {sums} {line} */",
             add = in(reg) u32::from($p.add),
             acts = inout(reg) $p.acts => _,
             weights = inout(reg) $p.weights => _,
             steps = inout(reg) $p.steps => _,
-            s0 = in(reg) $p.sums,
-            s1 = in(reg) $p.sums.wrapping_byte_add(TILE_ROWS * $p.stride),
-            stride = in(reg) $p.stride,
+            sums = in(reg) $p.sums,
+            next = inout(reg) $p.next_sums => _,
             line = in(reg) 64usize,
+            asked = const 64 * ASKED_LINES,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack),
         )
@@ -126,10 +134,10 @@ impl Tiles {
                     p,
                     ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
                     [
-                        "tileloadd tmm0, [{s0} + {stride}]",
-                        "tileloadd tmm1, [{s0} + {stride} + 64]",
-                        "tileloadd tmm2, [{s1} + {stride}]",
-                        "tileloadd tmm3, [{s1} + {stride} + 64]"
+                        "tileloadd tmm0, [{sums} + {line}]",
+                        "tileloadd tmm1, [{sums} + {line} + 1024]",
+                        "tileloadd tmm2, [{sums} + {line} + 2048]",
+                        "tileloadd tmm3, [{sums} + {line} + 3072]"
                     ],
                     [
                         "tileloaddt1 tmm4, [{acts} + {line}]",
@@ -142,16 +150,16 @@ impl Tiles {
                         "tdpbf16ps tmm3, tmm5, tmm7"
                     ],
                     [
-                        "tilestored [{s0} + {stride}], tmm0",
-                        "tilestored [{s0} + {stride} + 64], tmm1",
-                        "tilestored [{s1} + {stride}], tmm2",
-                        "tilestored [{s1} + {stride} + 64], tmm3"
+                        "tilestored [{sums} + {line}], tmm0",
+                        "tilestored [{sums} + {line} + 1024], tmm1",
+                        "tilestored [{sums} + {line} + 2048], tmm2",
+                        "tilestored [{sums} + {line} + 3072], tmm3"
                     ]
                 ),
                 (1, 2) => product!(
                     p,
                     ["tilezero tmm0", "tilezero tmm1"],
-                    ["tileloadd tmm0, [{s0} + {stride}]", "tileloadd tmm1, [{s0} + {stride} + 64]"],
+                    ["tileloadd tmm0, [{sums} + {line}]", "tileloadd tmm1, [{sums} + {line} + 1024]"],
                     [
                         "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
@@ -159,12 +167,12 @@ impl Tiles {
                         "tileloadd tmm7, [{weights} + {line} + 1024]",
                         "tdpbf16ps tmm1, tmm4, tmm7"
                     ],
-                    ["tilestored [{s0} + {stride}], tmm0", "tilestored [{s0} + {stride} + 64], tmm1"]
+                    ["tilestored [{sums} + {line}], tmm0", "tilestored [{sums} + {line} + 1024], tmm1"]
                 ),
                 (2, _) => product!(
                     p,
                     ["tilezero tmm0", "tilezero tmm2"],
-                    ["tileloadd tmm0, [{s0} + {stride}]", "tileloadd tmm2, [{s1} + {stride}]"],
+                    ["tileloadd tmm0, [{sums} + {line}]", "tileloadd tmm2, [{sums} + {line} + 2048]"],
                     [
                         "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
@@ -172,18 +180,18 @@ impl Tiles {
                         "tileloaddt1 tmm5, [{acts} + {line} + 1024]",
                         "tdpbf16ps tmm2, tmm5, tmm6"
                     ],
-                    ["tilestored [{s0} + {stride}], tmm0", "tilestored [{s1} + {stride}], tmm2"]
+                    ["tilestored [{sums} + {line}], tmm0", "tilestored [{sums} + {line} + 2048], tmm2"]
                 ),
                 _ => product!(
                     p,
                     ["tilezero tmm0"],
-                    ["tileloadd tmm0, [{s0} + {stride}]"],
+                    ["tileloadd tmm0, [{sums} + {line}]"],
                     [
                         "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
                         "tdpbf16ps tmm0, tmm4, tmm6"
                     ],
-                    ["tilestored [{s0} + {stride}], tmm0"]
+                    ["tilestored [{sums} + {line}], tmm0"]
                 ),
             }
         }

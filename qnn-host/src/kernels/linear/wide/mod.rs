@@ -7,23 +7,23 @@
 //! `|x w| / 128`; less, on the whole, than what the quantised `X` of narrower steps costs. It is not the same arithmetic: a row's bits depend on
 //! whether it came in a step of [`ROWS`] or more. Among narrower steps, and among wide ones, they do not.
 //!
-//! *Order of work*. A task is [`TASK`] outputs of one layer. Opened weights stay in the first-level cache while all panels of rows
-//! are multiplied with them; sums lie in the second.
+//! *Order of work*. A task is up to [`WIDTH`] outputs of one layer, or half as many with their gates. A chunk of `X` along `k` stays in the
+//! second-level cache for all of them; opened weights stay in the first while all panels of rows are multiplied with them. Sums lie in the
+//! second, tile by tile ([`products`]), and are asked for a product ahead.
 //!
 //! *Scratch*: `X` in the order in which it is read, `[block of rows][chunk along k][pair of panels][step][2 panels]` tiles of
-//! `[16][32]` bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and products `[rows of a block][TASK]` f32 of a
-//! layer and of its gate.
+//! `[16][32]` bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and sums of a task.
 
 mod open;
+mod products;
 #[cfg(test)]
 mod tests;
 
 use std::arch::x86_64::*;
 
-use super::super::Mat;
+use self::products::{Sums, products};
 use super::super::isa::{Isa, Level};
-use super::super::packed::Scales;
-use super::super::simd::amx::{Product, TILE_BYTES, TILE_K, TILE_ROWS, Tiles};
+use super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, Tiles};
 use super::super::simd::avx512::Avx512;
 use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};
@@ -31,11 +31,11 @@ use crate::pool::Worker;
 
 /// Fewest rows of `X` that come here: decoding, drafts and batches stay below.
 pub(super) const ROWS: usize = 64;
-/// Outputs of a task.
-const TASK: usize = 2 * MAX_CHUNK;
+/// Sums of a row that are kept: outputs of a task, of a layer with a gate half as many and as many gates.
+const WIDTH: usize = 4 * MAX_CHUNK;
 /// Most tiles along `k` whose weights are opened at a time.
 const CHUNK_STEPS: usize = 16;
-/// Most rows of `X` whose products are kept; weights are opened again for each block of as many.
+/// Most rows of `X` whose sums are kept; weights are opened again for each block of as many.
 const BLOCK_ROWS: usize = 512;
 /// Floats of a tile.
 const TILE_LEN: usize = TILE_BYTES / 4;
@@ -56,12 +56,12 @@ pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
 
 /// Floats of scratch of a thread.
 fn thread_len(m: usize) -> usize {
-    OPEN_LEN + 2 * products_len(m)
+    OPEN_LEN + sums_len(m)
 }
 
-/// Floats of products of one layer.
-fn products_len(m: usize) -> usize {
-    m.next_multiple_of(2 * TILE_ROWS).min(BLOCK_ROWS) * TASK
+/// Floats of sums of a task.
+fn sums_len(m: usize) -> usize {
+    m.next_multiple_of(2 * TILE_ROWS).min(BLOCK_ROWS) * WIDTH
 }
 
 /// Floats of `X` in bf16.
@@ -119,16 +119,24 @@ unsafe fn body(s: Avx512, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
     for row0 in (0..job.m).step_by(BLOCK_ROWS) {
         for layer in job.layers.iter().filter(|layer| layer.suits_tiles()) {
             let n = layer.weights.rows();
-            let tasks = n.div_ceil(TASK);
+            let width = task_width(n, layer.gate.is_some(), worker.count());
+            let tasks = n.div_ceil(width);
             while task < first + tasks {
-                let n0 = (task - first) * TASK;
+                let n0 = (task - first) * width;
                 // SAFETY: the outputs lie inside the layer, and this thread alone took them.
-                unsafe { outputs(s, tiles, job, layer, acts.cast(), own, row0, n0, TASK.min(n - n0)) };
+                unsafe { outputs(s, tiles, job, layer, acts.cast(), own, row0, n0, width.min(n - n0)) };
                 task = worker.take();
             }
             first += tasks;
         }
     }
+}
+
+/// Outputs of a task of a layer of `n`: as many as there is room for, in even parts for the threads.
+fn task_width(n: usize, gate: bool, threads: usize) -> usize {
+    let most = if gate { WIDTH / 2 } else { WIDTH };
+    let tasks = n.div_ceil(most).next_multiple_of(threads);
+    n.div_ceil(tasks).next_multiple_of(2 * TILE_ROWS).min(most)
 }
 
 /// Rounds the 16 rows of panel `panel` (0 or 1) of pair `pair`; rows and columns that do not exist are zeros.
@@ -162,7 +170,7 @@ unsafe fn round(job: &Job<'_>, pair: usize, panel: usize, steps: usize, to: *mut
 /// Outputs `n0 .. n0 + count` of a layer, for the block of rows that begins at `row0`.
 ///
 /// # Safety
-/// As [`run`]; `n0` begins a group, `count` is at most [`TASK`].
+/// As [`run`]; `n0` begins a group, `count` is at most [`WIDTH`], or half of it with a gate.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 #[allow(clippy::too_many_arguments)]
 unsafe fn outputs(
@@ -176,24 +184,22 @@ unsafe fn outputs(
     n0: usize,
     count: usize,
 ) {
-    let main = own.wrapping_add(OPEN_LEN);
-    let gate = main.wrapping_add(products_len(job.m));
     let steps = job.k.div_ceil(TILE_K);
     let rows = BLOCK_ROWS.min(job.m - row0);
-    // SAFETY: the panels of these rows exist, their products fit; each part of the scratch is used for one thing.
+    let whole = [layer.weights, layer.gate.map_or(layer.weights, |g| g.weights)];
+    let parts = if layer.gate.is_some() { &whole[..] } else { &whole[..1] };
+    let sums = Sums::new(own.wrapping_add(OPEN_LEN), parts.len(), rows);
+    // SAFETY: the panels of these rows exist, their sums fit; each part of the scratch is used for one thing.
     unsafe {
         let acts = acts.add(row0 / TILE_ROWS * steps * TILE_BYTES);
-        if let Some(g) = layer.gate {
-            products(tiles, &g.weights, n0, count, acts, rows, steps, own.cast(), gate);
-        }
-        products(tiles, &layer.weights, n0, count, acts, rows, steps, own.cast(), main);
+        products(tiles, parts, n0, count, acts, rows, steps, own.cast(), sums);
         for i in (0..count).step_by(MAX_CHUNK) {
-            finish_rows(s, layer, row0, rows, n0 + i, MAX_CHUNK.min(count - i), main.add(i), gate.add(i));
+            finish_rows(s, layer, sums, row0, rows, n0, i, MAX_CHUNK.min(count - i));
         }
     }
 }
 
-/// Writes outputs `n0 .. n0 + count` of rows `row0 .. row0 + rows` from their products.
+/// Writes outputs `n0 + from .. n0 + from + count` of rows `row0 .. row0 + rows` from their sums, which begin at output `n0`.
 ///
 /// # Safety
 /// As [`outputs`]; `count` is at most [`MAX_CHUNK`].
@@ -202,82 +208,29 @@ unsafe fn outputs(
 unsafe fn finish_rows(
     s: Avx512,
     layer: &Linear<'_>,
+    sums: Sums,
     row0: usize,
     rows: usize,
     n0: usize,
+    from: usize,
     count: usize,
-    main: *const f32,
-    gate: *const f32,
 ) {
     /// How many rows ahead their outputs are asked for: each lies in another page.
     const AHEAD: usize = 8;
-    let affine = Affine::of(s, layer, n0, count);
+    let affine = Affine::of(s, layer, n0 + from, count);
+    let (mut main, mut gate) = ([0.0f32; MAX_CHUNK], [0.0f32; MAX_CHUNK]);
     for row in 0..rows {
-        let next = layer.out.ptr().wrapping_add((row0 + row + AHEAD) * layer.weights.rows() + n0);
+        let next = layer.out.ptr().wrapping_add((row0 + row + AHEAD) * layer.weights.rows() + n0 + from);
         for line in 0..count.div_ceil(LINE) {
             _mm_prefetch::<_MM_HINT_ET0>(next.wrapping_add(line * LINE).cast());
         }
-        // SAFETY: products of this row are readable, and this thread alone uses its outputs.
-        unsafe { finish(s, layer, &affine, row0 + row, n0, count, main.add(row * TASK), gate.add(row * TASK)) };
-    }
-}
-
-/// `to[row * TASK + i]` = row `row` of `acts` times row `n0 + i` of the weights; scales of rows of bytes still to come.
-///
-/// # Safety
-/// As [`outputs`].
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-#[allow(clippy::too_many_arguments)]
-unsafe fn products(
-    tiles: &Tiles,
-    w: &Mat<'_>,
-    n0: usize,
-    count: usize,
-    acts: *const u8,
-    rows: usize,
-    steps: usize,
-    open: *mut u8,
-    to: *mut f32,
-) {
-    let panels = rows.div_ceil(TILE_ROWS);
-    let groups = count.div_ceil(TILE_ROWS);
-    let len = chunk_steps(steps);
-    for step0 in (0..steps).step_by(len) {
-        let chunk = len.min(steps - step0);
-        for group in (0..groups).step_by(2) {
-            let wide = 2.min(groups - group);
-            for g in 0..wide {
-                // SAFETY: the group has outputs, and the chunk's tiles fit.
-                unsafe { open::tiles(w, n0 + (group + g) * TILE_ROWS, step0, chunk, open.add(g * TILE_BYTES)) };
-            }
-            let pairs = panels.div_ceil(2);
-            let next = if group + 2 < groups { (group + 2, step0) } else { (0, step0 + len) };
-            for pair in 0..pairs {
-                open::ask(w, n0 + next.0 * TILE_ROWS, next.1, steps, [pair, pairs]);
-                // SAFETY: panels and opened weights have `chunk` tiles from here on; products of whole panels fit.
-                unsafe {
-                    let product = Product {
-                        acts: acts.add(pair_at(rows, steps, pair, step0) * TILE_BYTES),
-                        weights: open,
-                        steps: chunk,
-                        sums: to.add(2 * pair * TILE_ROWS * TASK + group * TILE_ROWS),
-                        stride: 4 * TASK,
-                        add: step0 > 0,
-                    };
-                    tiles.multiply(2.min(panels - 2 * pair), wide, product);
-                }
-            }
-        }
-    }
-    let Some(packed) = w.packed().filter(|packed| packed.packing().scales == Scales::Row) else { return };
-    for group in 0..groups {
-        // SAFETY: a group with scales of rows begins with them; these are its products.
+        // SAFETY: sums of this row are readable, and this thread alone uses its outputs.
         unsafe {
-            let scales = _mm512_loadu_ps(packed.group(n0 / TILE_ROWS + group).cast());
-            for row in 0..rows {
-                let to = to.add(row * TASK + group * TILE_ROWS);
-                _mm512_storeu_ps(to, _mm512_mul_ps(_mm512_loadu_ps(to), scales));
+            sums.read(0, row, from, count, &mut main);
+            if layer.gate.is_some() {
+                sums.read(1, row, from, count, &mut gate);
             }
+            finish(s, layer, &affine, row0 + row, n0 + from, count, main.as_ptr(), gate.as_ptr());
         }
     }
 }
