@@ -23,7 +23,11 @@ impl MappedFile {
         if file.metadata().map_err(io("inspect"))?.len() == 0 {
             return Ok(Self(None));
         }
-        Ok(Self(Some(MmapOptions::new().map_raw_read_only(&file).map_err(io("map"))?)))
+        let map = MmapOptions::new().map_raw_read_only(&file).map_err(io("map"))?;
+        // A wish, no more: what is not in memory yet is then read in huge pages, where the file system has them.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Self(Some(map)))
     }
 
     /// The bytes as C takes them: readable as long as this lives.

@@ -18,9 +18,9 @@ use super::super::simd::Simd;
 use super::super::softmax::{maximum, scale};
 use super::ahead::Ahead;
 use super::source::{Source, with_source};
-use super::team::{DIRECT_QUERIES, Plan, whole_tiles};
+use super::team::{DIRECT_QUERIES, Plan};
 use super::weights::{TOTAL_VECTORS, Total, exponent, power, weigh};
-use super::{Attention, COLS, Span, direct, mask, packed};
+use super::{Attention, COLS, Span, direct, mask, matrix, packed};
 
 /// The queries of a task.
 #[derive(Clone, Copy)]
@@ -53,6 +53,14 @@ pub(super) struct Block<'a> {
     /// The highest mask value of each of the task's rows.
     mask_highest: *const f32,
     direct: bool,
+    on_matrix: Option<OnMatrix<'a>>,
+}
+
+/// This thread's tiles of a matrix unit, and the memory that they are loaded from.
+#[derive(Clone, Copy)]
+pub(super) struct OnMatrix<'a> {
+    pub(super) tiles: &'a matrix::Tiles,
+    pub(super) place: matrix::Place,
 }
 
 impl<'a> Block<'a> {
@@ -68,7 +76,7 @@ impl<'a> Block<'a> {
         work: *mut f32,
         mask_highest: *const f32,
     ) -> Self {
-        let padded = whole_tiles(at.heads * at.rows);
+        let padded = plan.whole_tiles(at.heads * at.rows);
         let value_stride = plan.value_stride;
         let highest = state.wrapping_add(padded * value_stride);
         let scores = work.wrapping_add(padded * COLS);
@@ -87,7 +95,14 @@ impl<'a> Block<'a> {
             values: keys.wrapping_add(plan.dim * COLS),
             mask_highest,
             direct: plan.direct || at.heads * at.rows <= DIRECT_QUERIES,
+            on_matrix: None,
         }
+    }
+
+    /// Multiplies on a matrix unit, unless queries are few.
+    #[inline(always)]
+    pub(super) fn with_matrix(self, unit: Option<OnMatrix<'a>>) -> Self {
+        Self { on_matrix: unit.filter(|_| !self.direct), ..self }
     }
 
     /// Queries of this task.
@@ -105,7 +120,9 @@ impl<'a> Block<'a> {
         // SAFETY: whole parts of the memory that the invariant promises, all f32.
         unsafe {
             self.sums.write_bytes(0, self.padded * self.value_stride);
-            self.queries.write_bytes(0, self.padded * COLS);
+            if self.on_matrix.is_none() {
+                self.queries.write_bytes(0, self.padded * COLS);
+            }
             for query in 0..self.padded {
                 *self.highest.add(query) = f32::NEG_INFINITY;
                 Total::none(s).store(s, self.total::<S>(query));
@@ -123,6 +140,10 @@ impl<'a> Block<'a> {
                     scale(s, to, from.len(), self.job.scale);
                 }
             }
+        }
+        if let Some(on) = self.on_matrix {
+            // SAFETY: the invariant; there are tiles.
+            unsafe { matrix::queries(self, on.place) };
         }
     }
 
@@ -171,6 +192,8 @@ impl<'a> Block<'a> {
                 let (block, stride, keys) = (self, span.len, keys.from(head + at));
                 if self.direct {
                     s.outline(direct::Scores { block, keys, stride, count, ahead: values_ahead });
+                } else if let Some(on) = self.on_matrix {
+                    matrix::scores(on.tiles, block, on.place, keys, stride, count);
                 } else {
                     s.outline(packed::Scores { block, keys, stride, count });
                 }
@@ -209,6 +232,8 @@ impl<'a> Block<'a> {
                 let (block, values) = (self, values.from(head + at * self.job.dim));
                 if self.direct {
                     s.outline(direct::Weighted { block, values, count, ahead: keys_ahead });
+                } else if let Some(on) = self.on_matrix {
+                    matrix::weighted(on.tiles, block, on.place, values, count);
                 } else {
                     s.outline(packed::Weighted { block, values, count });
                 }

@@ -14,9 +14,9 @@
 //! each other's columns.
 //!
 //! *Method*: blocks of up to `COLS` visible columns, softmax kept online (running maximum, sum and weighted values for each
-//! query), all query heads of a group and several rows in one pass. Two ways to multiply: *direct* from memory for few
-//! queries, where reading keys and values is all the cost, and *packed* for many, where a block is widened into the cache
-//! once and multiplied in register tiles. Quantised values of 8 bits are widened to whole numbers by either; their scales
+//! query), all query heads of a group and several rows in one pass. Three ways to multiply: *direct* from memory for few
+//! queries, where reading keys and values is all the cost, *packed* for many, where a block is widened into the cache
+//! once and multiplied in register tiles, and on a matrix unit (`matrix`) in steps of many rows, where there is one. Quantised values of 8 bits are widened to whole numbers by either; their scales
 //! multiply scores and weights. When direct, the memory that is read next is prefetched meanwhile (`ahead`).
 
 mod ahead;
@@ -24,6 +24,11 @@ mod block;
 mod blocks;
 mod direct;
 pub mod mask;
+#[cfg(target_arch = "x86_64")]
+mod matrix;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "no_matrix_unit.rs"]
+mod matrix;
 mod packed;
 #[cfg(test)]
 mod same_bits;

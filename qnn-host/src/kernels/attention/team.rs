@@ -4,23 +4,28 @@
 //! Ranges leave partial results - maximum, sum, weighted values for each query - that are joined after a barrier.
 //! Which rows share a block depends on the mask ([`super::blocks`]), unless columns are divided.
 
-use super::super::isa::simd_fn;
+use super::super::isa::{Matrix, simd_fn};
+use super::super::linear::MATRIX_ROWS;
 use super::super::simd::Simd;
 use super::super::{Isa, SharedMut};
-use super::block::{Block, Queries};
+use super::block::{Block, OnMatrix, Queries};
 use super::blocks::{self, Blocks};
 use super::weights::TOTAL_VECTORS;
-use super::{Attention, COLS, mask};
+use super::{Attention, COLS, mask, matrix};
 use crate::pool::Worker;
 
 /// Most queries (rows times heads) of a task.
 const MAX_QUERIES: usize = 128;
+/// The same on a matrix unit, where splitting keys and values costs more beside the products.
+const MAX_MATRIX_QUERIES: usize = 2 * matrix::QUERY_UNIT;
 /// Rounds queries up to whole register tiles of any instruction set.
 const QUERY_UNIT: usize = 12;
 /// Up to this number of queries of a task are multiplied directly from memory.
 pub(super) const DIRECT_QUERIES: usize = 16;
 /// Masks up to this size are looked through by each thread for itself, which is cheaper than a barrier.
 const SMALL_MASK: usize = 16 << 10;
+/// Floats of a cache line.
+const LINE: usize = 16;
 /// Shortest range of columns that is worth a task.
 const MIN_RANGE: usize = 512;
 
@@ -46,6 +51,8 @@ pub(super) struct Plan {
     ranges: usize,
     pub(super) direct: bool,
     small_mask: bool,
+    /// The unit that multiplies, if there is one and the step is wide.
+    matrix: Option<Matrix>,
 }
 
 impl Plan {
@@ -60,10 +67,12 @@ impl Plan {
     ) -> Self {
         let group = heads / kv_heads;
         let total: usize = lens.clone().sum();
-        let part = group.min(MAX_QUERIES / 2);
+        let matrix = isa.2.filter(|_| rows >= MATRIX_ROWS);
+        let most = if matrix.is_some() { MAX_MATRIX_QUERIES } else { MAX_QUERIES };
+        let part = group.min(most / 2);
         // Full blocks, but no fewer tasks than threads can share.
         let fair = (rows * kv_heads * group.div_ceil(part)).div_ceil(2 * threads).max(1);
-        let block = (MAX_QUERIES / part).min(fair).clamp(1, rows.max(1));
+        let block = (most / part).min(fair).clamp(1, rows.max(1));
         let direct = part * block <= DIRECT_QUERIES;
         let tasks = kv_heads * group.div_ceil(part) * rows.div_ceil(block);
         let ranges = if !direct || tasks.is_multiple_of(threads) || tasks > 4 * threads {
@@ -84,6 +93,7 @@ impl Plan {
             ranges,
             direct,
             small_mask: rows * total <= SMALL_MASK,
+            matrix: matrix.filter(|_| !direct),
         }
     }
 
@@ -93,7 +103,12 @@ impl Plan {
 
     /// Most queries of a task, in whole tiles.
     pub(super) fn queries(&self) -> usize {
-        whole_tiles(self.part * self.block)
+        self.whole_tiles(self.part * self.block)
+    }
+
+    /// Queries in whole register tiles of any instruction set, or of the matrix unit.
+    pub(super) fn whole_tiles(&self, queries: usize) -> usize {
+        queries.next_multiple_of(if self.matrix.is_some() { matrix::QUERY_UNIT } else { QUERY_UNIT })
     }
 
     /// Tasks of one range, of `blocks` blocks.
@@ -119,17 +134,25 @@ impl Plan {
         map + partials
     }
 
+    /// The end of it: tiles, and what it takes to begin them with a cache line.
+    fn tiles_len(&self) -> usize {
+        if self.matrix.is_none() { 0 } else { LINE + matrix::len(self.queries(), self.dim).iter().sum::<usize>() }
+    }
+
+    /// The tiles of the thread whose scratch ends at `end`.
+    fn tiles_at(&self, end: *mut f32) -> matrix::Place {
+        let start = end.wrapping_sub(self.tiles_len());
+        let start = start.wrapping_add(start.align_offset(LINE * size_of::<f32>()));
+        matrix::Place::new(start, self.queries(), self.dim)
+    }
+
     /// Scratch of each thread.
     pub(super) fn own_len(&self) -> usize {
         let map = if self.small_mask { self.map_len() } else { 0 };
         let packed = if self.direct { 0 } else { self.dim * COLS + COLS * self.value_stride };
-        map + blocks::scratch_len(self.rows, self.stretches) + 2 * self.queries() * COLS + self.partial_len() + packed
+        let work = blocks::scratch_len(self.rows, self.stretches) + 2 * self.queries() * COLS + self.partial_len();
+        map + work + packed + self.tiles_len()
     }
-}
-
-/// Queries in whole register tiles of any instruction set.
-pub(super) fn whole_tiles(queries: usize) -> usize {
-    queries.next_multiple_of(QUERY_UNIT)
 }
 
 simd_fn! {
@@ -155,6 +178,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
     let shared = scratch.ptr();
     // SAFETY: the scratch is as long as the plan says: the shared part, then one part for each thread.
     let own = unsafe { shared.add(plan.shared_len() + worker.index() * plan.own_len()) };
+    let end = own.wrapping_add(plan.own_len());
     let map_len = plan.map_len();
     let (map, own, partials) = if plan.small_mask {
         // SAFETY: the map is the first part of this thread's scratch.
@@ -180,6 +204,8 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
         worker.barrier();
     }
 
+    let tiles = plan.matrix.filter(|_| matrix::takes(job)).map(matrix::tiles);
+    let on_matrix = tiles.as_ref().map(|tiles| OnMatrix { tiles, place: plan.tiles_at(end) });
     // SAFETY: the classes were written by this thread or before the barrier; this thread's scratch is laid out by `own_len`.
     let (mut blocks, own) = unsafe {
         let classes = std::slice::from_raw_parts(map, plan.rows * plan.stretches);
@@ -197,6 +223,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Attention<'_>, plan: &Pl
         unsafe {
             let state = if plan.ranges > 1 { partials.add(number * plan.partial_len()) } else { own };
             let block = Block::new(job, plan, queries, state, own.add(plan.partial_len()), highest.add(queries.row0));
+            let block = block.with_matrix(on_matrix);
             let classes = blocks.classes(queries.row0, queries.rows);
             block.begin(s);
             block.absorb_range(s, classes, range, plan.ranges);

@@ -3,6 +3,9 @@
 use super::super::rows::RowElem;
 use super::super::{Float, Floats, Mat, SharedMut};
 
+/// Fewest rows of a step that a matrix unit computes: decoding, drafts and batches stay below.
+pub(in super::super) const MATRIX_ROWS: usize = 64;
+
 /// One linear layer of a call. `out` is `[m, n]`.
 ///
 /// `out = x w^T + bias`, times `silu(x gate^T + gate_bias)` if there is a gate, plus the residual.

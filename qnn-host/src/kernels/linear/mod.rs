@@ -28,6 +28,7 @@ mod wide;
 mod wide;
 
 use self::job::Job;
+pub(super) use self::job::MATRIX_ROWS;
 pub use self::job::{Gate, Linear, Residual};
 use super::packed::Bits;
 use super::{Floats, Isa, Mat, SharedMut};

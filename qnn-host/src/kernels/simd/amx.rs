@@ -12,6 +12,8 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
+use super::avx512::Avx512;
+
 /// Bytes of a tile.
 pub(crate) const TILE_BYTES: usize = 1024;
 /// Rows of activations, and outputs, of a tile.
@@ -41,7 +43,9 @@ pub(crate) struct Product {
     /// Tiles along `k`, at least one.
     pub(crate) steps: usize,
     /// Four tiles of sums: two groups of the first panel, then of the second.
-    pub(crate) sums: *mut f32,
+    pub(crate) sums: [*mut f32; 4],
+    /// Bytes from row to row of a tile of sums.
+    pub(crate) stride: usize,
     /// Sums that will be worked on next: asked for meanwhile, [`ASKED_LINES`] lines for each step along `k`.
     pub(crate) next_sums: *const f32,
     /// Whether sums begin with what is there, or with 0.
@@ -75,6 +79,14 @@ impl Amx {
     }
 }
 
+impl Tiles {
+    /// The vector unit beside it.
+    pub(crate) fn float(&self) -> Avx512 {
+        // A matrix unit is only looked for where that one was found.
+        Avx512(())
+    }
+}
+
 impl Drop for Tiles {
     fn drop(&mut self) {
         // SAFETY: this thread shaped its tiles; their contents are not used any more.
@@ -105,12 +117,16 @@ macro_rules! product {
             "dec {steps}",
             "jnz 2b",
             $($store,)*
-            "/* {sums} {line} */",
+            "/* {s0} {s1} {s2} {s3} {stride} {line} */",
             add = in(reg) u32::from($p.add),
             acts = inout(reg) $p.acts => _,
             weights = inout(reg) $p.weights => _,
             steps = inout(reg) $p.steps => _,
-            sums = in(reg) $p.sums,
+            s0 = in(reg) $p.sums[0],
+            s1 = in(reg) $p.sums[1],
+            s2 = in(reg) $p.sums[2],
+            s3 = in(reg) $p.sums[3],
+            stride = in(reg) $p.stride,
             next = inout(reg) $p.next_sums => _,
             line = in(reg) 64usize,
             asked = const 64 * ASKED_LINES,
@@ -134,10 +150,10 @@ impl Tiles {
                     p,
                     ["tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3"],
                     [
-                        "tileloadd tmm0, [{sums} + {line}]",
-                        "tileloadd tmm1, [{sums} + {line} + 1024]",
-                        "tileloadd tmm2, [{sums} + {line} + 2048]",
-                        "tileloadd tmm3, [{sums} + {line} + 3072]"
+                        "tileloadd tmm0, [{s0} + {stride}]",
+                        "tileloadd tmm1, [{s1} + {stride}]",
+                        "tileloadd tmm2, [{s2} + {stride}]",
+                        "tileloadd tmm3, [{s3} + {stride}]"
                     ],
                     [
                         "tileloaddt1 tmm4, [{acts} + {line}]",
@@ -150,16 +166,16 @@ impl Tiles {
                         "tdpbf16ps tmm3, tmm5, tmm7"
                     ],
                     [
-                        "tilestored [{sums} + {line}], tmm0",
-                        "tilestored [{sums} + {line} + 1024], tmm1",
-                        "tilestored [{sums} + {line} + 2048], tmm2",
-                        "tilestored [{sums} + {line} + 3072], tmm3"
+                        "tilestored [{s0} + {stride}], tmm0",
+                        "tilestored [{s1} + {stride}], tmm1",
+                        "tilestored [{s2} + {stride}], tmm2",
+                        "tilestored [{s3} + {stride}], tmm3"
                     ]
                 ),
                 (1, 2) => product!(
                     p,
                     ["tilezero tmm0", "tilezero tmm1"],
-                    ["tileloadd tmm0, [{sums} + {line}]", "tileloadd tmm1, [{sums} + {line} + 1024]"],
+                    ["tileloadd tmm0, [{s0} + {stride}]", "tileloadd tmm1, [{s1} + {stride}]"],
                     [
                         "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
@@ -167,12 +183,12 @@ impl Tiles {
                         "tileloadd tmm7, [{weights} + {line} + 1024]",
                         "tdpbf16ps tmm1, tmm4, tmm7"
                     ],
-                    ["tilestored [{sums} + {line}], tmm0", "tilestored [{sums} + {line} + 1024], tmm1"]
+                    ["tilestored [{s0} + {stride}], tmm0", "tilestored [{s1} + {stride}], tmm1"]
                 ),
                 (2, _) => product!(
                     p,
                     ["tilezero tmm0", "tilezero tmm2"],
-                    ["tileloadd tmm0, [{sums} + {line}]", "tileloadd tmm2, [{sums} + {line} + 2048]"],
+                    ["tileloadd tmm0, [{s0} + {stride}]", "tileloadd tmm2, [{s2} + {stride}]"],
                     [
                         "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
@@ -180,18 +196,18 @@ impl Tiles {
                         "tileloaddt1 tmm5, [{acts} + {line} + 1024]",
                         "tdpbf16ps tmm2, tmm5, tmm6"
                     ],
-                    ["tilestored [{sums} + {line}], tmm0", "tilestored [{sums} + {line} + 2048], tmm2"]
+                    ["tilestored [{s0} + {stride}], tmm0", "tilestored [{s2} + {stride}], tmm2"]
                 ),
                 _ => product!(
                     p,
                     ["tilezero tmm0"],
-                    ["tileloadd tmm0, [{sums} + {line}]"],
+                    ["tileloadd tmm0, [{s0} + {stride}]"],
                     [
                         "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
                         "tdpbf16ps tmm0, tmm4, tmm6"
                     ],
-                    ["tilestored [{sums} + {line}], tmm0"]
+                    ["tilestored [{s0} + {stride}], tmm0"]
                 ),
             }
         }

@@ -29,8 +29,8 @@ use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};
 use crate::pool::Worker;
 
-/// Fewest rows of `X` that come here: decoding, drafts and batches stay below.
-pub(super) const ROWS: usize = 64;
+/// Fewest rows of `X` that come here.
+pub(super) const ROWS: usize = super::MATRIX_ROWS;
 /// Sums of a row that are kept: outputs of a task, of a layer with a gate half as many and as many gates.
 const WIDTH: usize = 4 * MAX_CHUNK;
 /// Most tiles along `k` whose weights are opened at a time.

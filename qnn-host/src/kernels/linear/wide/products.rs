@@ -100,7 +100,8 @@ pub(super) unsafe fn products(
                         acts: acts.add(pair_at(rows, steps, pair, step0) * TILE_BYTES),
                         weights: open,
                         steps: chunk,
-                        sums: sums.block(turn, pair),
+                        sums: [0, 1, 2, 3].map(|tile| sums.block(turn, pair).add(tile * TILE_LEN)),
+                        stride: 4 * TILE_ROWS,
                         next_sums: sums.block(turn, pair + 1),
                         add: step0 > 0,
                     };

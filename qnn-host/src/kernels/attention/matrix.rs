@@ -1,0 +1,213 @@
+//! Products for many queries on a matrix unit: AMX tiles of bf16, for caches of float16.
+//!
+//! Queries, keys, weights and values are rounded to bf16, each by at most 2^-8 of itself; sums are f32. That is what the linear layers of such
+//! a step cost as well, and float16 keeps no more than 2^-11. A cache of float32 is not multiplied here.
+//!
+//! *Layouts*: operands in the order of [`Product`]. Queries and weights are `[pair of 16 queries][step][2]` tiles, keys and values
+//! `[pair of 16 columns (numbers)][step][2]`.
+
+use std::arch::x86_64::*;
+
+use super::super::float::Float;
+use super::super::isa::Matrix;
+use super::super::simd::amx::{Product, TILE_BYTES, TILE_K, TILE_ROWS, pairs};
+use super::block::Block;
+use super::source::Source;
+use super::{Attention, COLS, Rows};
+
+pub(super) use super::super::simd::amx::Tiles;
+
+/// Queries in whole pairs of panels, and in whole tiles of the other ways.
+pub(super) const QUERY_UNIT: usize = 96;
+/// Tiles along `k` of a block of weights.
+const COL_STEPS: usize = COLS / TILE_K;
+
+/// Whether the cache is one of float16, which bf16 rounds by little more.
+pub(super) fn takes(job: &Attention<'_>) -> bool {
+    let half = |rows: &Rows<'_>| matches!(rows, Rows::Floats(floats) if floats.ty() == Float::F16);
+    job.spans.iter().any(|span| half(&span.keys) && half(&span.values))
+}
+
+/// Shapes this thread's tiles.
+pub(super) fn tiles(unit: Matrix) -> Tiles {
+    unit.tiles()
+}
+
+/// f32 numbers of the tiles of `queries` (a multiple of [`QUERY_UNIT`]) queries, of their weights, of keys and of values.
+pub(super) fn len(queries: usize, dim: usize) -> [usize; 4] {
+    let floats = |rows: usize, k: usize| rows * k / 2;
+    let dim = dim.next_multiple_of(TILE_K);
+    [floats(queries, dim), floats(queries, COLS), floats(COLS, dim), floats(dim, COLS)]
+}
+
+/// Where a block keeps its tiles.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    queries: *mut u8,
+    weights: *mut u8,
+    keys: *mut u8,
+    values: *mut u8,
+}
+
+impl Place {
+    /// In memory of [`len`] numbers.
+    pub(super) fn new(at: *mut f32, queries: usize, dim: usize) -> Self {
+        let [q, w, k, _] = len(queries, dim);
+        let part = |skip: usize| at.wrapping_add(skip).cast();
+        Self { queries: part(0), weights: part(q), keys: part(q + w), values: part(q + w + k) }
+    }
+}
+
+/// Rounds the queries, which [`Block::begin`] gathered.
+///
+/// # Safety
+/// The invariant of [`Block`], whose plan has a matrix unit.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) unsafe fn queries(block: &Block<'_>, place: Place) {
+    // SAFETY: rows of `COLS` numbers, of which those from `dim` on are zeros up to a whole tile.
+    unsafe { rows(block.queries, whole_pairs(block), block.job.dim, block.job.dim.div_ceil(TILE_K), place.queries) }
+}
+
+/// `scores[query][j] = queries[query] . keys[.., j]` for `count` columns at `keys` (rows of `dim`, `stride` apart).
+///
+/// # Safety
+/// The invariant of [`Block`], whose plan has a matrix unit; the columns are readable.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) unsafe fn scores<R: Source>(
+    tiles: &Tiles,
+    block: &Block<'_>,
+    place: Place,
+    keys: R,
+    stride: usize,
+    count: usize,
+) {
+    let (dim, steps) = (block.job.dim, block.job.dim.div_ceil(TILE_K));
+    let mut two = [[0.0f32; COLS]; 2];
+    for d in (0..steps * TILE_K).step_by(2) {
+        for (i, row) in two.iter_mut().enumerate() {
+            if d + i < dim {
+                // SAFETY: the row has `count <= COLS` columns.
+                unsafe { keys.from((d + i) * stride).widen(tiles.float(), row.as_mut_ptr(), count) };
+            } else {
+                row.fill(0.0);
+            }
+        }
+        // SAFETY: keys have tiles for `COLS` columns and all steps.
+        unsafe { row_of_tiles(&two, count, d, steps, place.keys) };
+    }
+    for query in (0..block.count()).step_by(2 * TILE_ROWS) {
+        for j in (0..count).step_by(2 * TILE_ROWS) {
+            let pair = 2 * steps * TILE_BYTES;
+            // SAFETY: queries and keys have these tiles; `padded` rows of `COLS` scores are there.
+            unsafe {
+                let product = Product {
+                    acts: place.queries.add(query / (2 * TILE_ROWS) * pair),
+                    weights: place.keys.add(j / (2 * TILE_ROWS) * pair),
+                    steps: steps,
+                    sums: four(block.scores.add(query * COLS + j), COLS),
+                    stride: 4 * COLS,
+                    next_sums: block.scores,
+                    add: false,
+                };
+                tiles.multiply(2, 2, product);
+            }
+        }
+    }
+}
+
+/// `sums[query] += sum_j scores[query][j] * values[j]` for `count` rows of `dim` at `values`.
+///
+/// # Safety
+/// As [`scores`]; the rows are readable.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) unsafe fn weighted<R: Source>(tiles: &Tiles, block: &Block<'_>, place: Place, values: R, count: usize) {
+    let (dim, steps) = (block.job.dim, count.div_ceil(TILE_K));
+    let mut two = [[0.0f32; COLS]; 2];
+    for j in (0..steps * TILE_K).step_by(2) {
+        for (i, row) in two.iter_mut().enumerate() {
+            if j + i < count {
+                // SAFETY: the row has `dim <= COLS` numbers.
+                unsafe { values.from((j + i) * dim).widen(tiles.float(), row.as_mut_ptr(), dim) };
+            } else {
+                row.fill(0.0);
+            }
+        }
+        // SAFETY: values have tiles for `dim` numbers and `COL_STEPS` steps.
+        unsafe { row_of_tiles(&two, dim, j, steps, place.values) };
+    }
+    // SAFETY: `padded` rows of `COLS` weights; those from `count` on are left out.
+    unsafe { rows(block.scores, whole_pairs(block), count, steps, place.weights) };
+    debug_assert!(steps <= COL_STEPS);
+    for query in (0..block.count()).step_by(2 * TILE_ROWS) {
+        for d in (0..dim).step_by(2 * TILE_ROWS) {
+            let pair = 2 * steps * TILE_BYTES;
+            // SAFETY: weights and values have these tiles; `padded` rows of `value_stride` sums, whole pairs of groups, are there.
+            unsafe {
+                let product = Product {
+                    acts: place.weights.add(query / (2 * TILE_ROWS) * pair),
+                    weights: place.values.add(d / (2 * TILE_ROWS) * pair),
+                    steps: steps,
+                    sums: four(block.sums.add(query * block.value_stride + d), block.value_stride),
+                    stride: 4 * block.value_stride,
+                    next_sums: block.sums,
+                    add: true,
+                };
+                tiles.multiply(2, 2, product);
+            }
+        }
+    }
+}
+
+/// Queries in whole pairs of panels.
+fn whole_pairs(block: &Block<'_>) -> usize {
+    block.count().next_multiple_of(2 * TILE_ROWS)
+}
+
+/// `n` rows of `count` numbers, `COLS` apart, as the first operand.
+///
+/// # Safety
+/// They are readable, `to` has their tiles, and the CPU has the features.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn rows(from: *const f32, n: usize, count: usize, steps: usize, to: *mut u8) {
+    for row in 0..n {
+        let (pair, panel, line) = (row / (2 * TILE_ROWS), row / TILE_ROWS % 2, row % TILE_ROWS);
+        for step in 0..steps {
+            let first = step * TILE_K;
+            let mask = u32::MAX >> TILE_K.saturating_sub(count - first);
+            // SAFETY: masks keep the loads to the row's numbers; the tiles were promised.
+            unsafe {
+                let from = from.add(row * COLS + first);
+                let low = _mm512_maskz_loadu_ps(mask as u16, from);
+                let high = _mm512_maskz_loadu_ps((mask >> 16) as u16, from.wrapping_add(16));
+                let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+                let tile = 2 * (pair * steps + step) + panel;
+                _mm512_storeu_si512(to.add(tile * TILE_BYTES + 64 * line).cast(), both);
+            }
+        }
+    }
+}
+
+/// Rows `k` and `k + 1` of `count` numbers as a row of each tile of the second operand; zeros follow them.
+///
+/// # Safety
+/// `to` has the tiles, and the CPU has the features.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn row_of_tiles(two: &[[f32; COLS]; 2], count: usize, k: usize, steps: usize, to: *mut u8) {
+    let (step, line) = (k / TILE_K, k % TILE_K / 2);
+    for column in (0..count.next_multiple_of(2 * TILE_ROWS)).step_by(TILE_ROWS) {
+        let mask = ((1u32 << count.saturating_sub(column).min(16)) - 1) as u16;
+        let (pair, group) = (column / (2 * TILE_ROWS), column / TILE_ROWS % 2);
+        // SAFETY: masks keep the loads to the numbers; the tiles were promised.
+        unsafe {
+            let even = _mm512_maskz_loadu_ps(mask, two[0].as_ptr().add(column));
+            let odd = _mm512_maskz_loadu_ps(mask, two[1].as_ptr().add(column));
+            let tile = 2 * (pair * steps + step) + group;
+            _mm512_storeu_si512(to.add(tile * TILE_BYTES + 64 * line).cast(), pairs(even, odd));
+        }
+    }
+}
+
+/// Four tiles of sums at the start of two panels of rows of `stride` numbers.
+fn four(at: *mut f32, stride: usize) -> [*mut f32; 4] {
+    [0, 1, 2, 3].map(|tile| at.wrapping_add(tile / 2 * TILE_ROWS * stride + tile % 2 * TILE_ROWS))
+}

@@ -1,0 +1,48 @@
+//! [`super`]'s matrix unit where none is known.
+
+use super::super::isa::Matrix;
+use super::Attention;
+use super::block::Block;
+use super::source::Source;
+
+pub(super) const QUERY_UNIT: usize = 12;
+
+/// There is no such thing.
+pub(super) type Tiles = Matrix;
+
+pub(super) fn takes(_: &Attention<'_>) -> bool {
+    false
+}
+
+pub(super) fn tiles(unit: Matrix) -> Tiles {
+    unit
+}
+
+pub(super) fn len(_: usize, _: usize) -> [usize; 4] {
+    [0; 4]
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Place;
+
+impl Place {
+    pub(super) fn new(_: *mut f32, _: usize, _: usize) -> Self {
+        Self
+    }
+}
+
+/// # Safety
+/// It is not called.
+pub(super) unsafe fn queries(_: &Block<'_>, _: Place) {}
+
+/// # Safety
+/// None: there are no tiles.
+pub(super) unsafe fn scores<R: Source>(tiles: &Tiles, _: &Block<'_>, _: Place, _: R, _: usize, _: usize) {
+    match *tiles {}
+}
+
+/// # Safety
+/// None: there are no tiles.
+pub(super) unsafe fn weighted<R: Source>(tiles: &Tiles, _: &Block<'_>, _: Place, _: R, _: usize) {
+    match *tiles {}
+}
