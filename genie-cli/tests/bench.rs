@@ -91,6 +91,16 @@ fn pinned_cores_are_in_the_record() {
 }
 
 #[test]
+fn busy_threads_beside_a_test_are_in_the_record() {
+    let cache = tempfile::tempdir().unwrap();
+    let args = ["--pp", "8", "--tg", "2", "--reps", "1", "--json"];
+    for record in records(&done(bench(cache.path(), &[&args[..], &["--disturb", "2"]].concat()))) {
+        assert_eq!(record["disturb"], 2, "{record}");
+    }
+    assert!(records(&done(bench(cache.path(), &args))).iter().all(|record| record.get("disturb").is_none()));
+}
+
+#[test]
 fn limits_come_first_and_rates_are_shares_of_them() {
     let cache = tempfile::tempdir().unwrap();
     let args = ["--pp", "8", "--tg", "2", "--reps", "1", "--threads", "2", "--limits", "--json"];
@@ -210,6 +220,8 @@ fn invalid_tests_are_rejected_before_the_first_runs() {
         (&["--threads", "0"], 2, "expected a number from 1 to 1024"),
         (&["--pin", "1023"], 1, "this process may use"),
         (&["--pin", "1023"], 1, "found core 1023"),
+        (&["--disturb", "2000"], 2, "not in 0..=1024"),
+        (&["--disturb", "1", "--serve"], 2, "cannot be used with"),
         (&["--pin", "0,x"], 2, "expected a core's number, found `x`"),
     ] {
         let output = bench(cache.path(), args);

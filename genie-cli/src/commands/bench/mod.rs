@@ -6,6 +6,7 @@
 //! separate runs after all measurements.
 
 mod calibrate;
+mod disturb;
 pub(super) mod measure;
 mod output;
 #[cfg(feature = "plot")]
@@ -21,7 +22,7 @@ pub(super) mod weight_traffic;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use open_genie::{Opened, Perf};
 
 use crate::args::number;
@@ -31,6 +32,7 @@ use crate::failure::{self, UserError};
 use crate::interrupt::Interrupted;
 use crate::outfile;
 use crate::printer::Printer;
+use disturb::Disturbance;
 use measure::Test;
 use record::{Record, RunMetadata};
 use roofline::Roofline;
@@ -72,6 +74,9 @@ pub struct Args {
     /// Also measure peak memory bandwidth and compute with the same thread count, and report rates as a percentage of peak.
     #[arg(long, conflicts_with = "calibrate")]
     pub limits: bool,
+    /// Keep this many other threads busy meanwhile: how much a program beside it costs. Limits are measured without them.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024), hide_default_value = true, conflicts_with_all = ["calibrate", "spec_accept", "serve"])]
+    pub disturb: u16,
     /// Print the time of each op per step of each test; runs each test again.
     #[arg(long, conflicts_with = "calibrate")]
     pub profile: bool,
@@ -146,7 +151,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if args.serving.serve {
         return serve::run(&args.serving, model.plain("`--serve`")?, args.reps, args.json, printer);
     }
-    let metadata = RunMetadata::new(&model)?;
+    let metadata = RunMetadata::new(&model, args.disturb.into())?;
     let weights = WeightTraffic::of(&model)?;
     if !args.spec_accept.is_empty() {
         let mut out = output::Output::new(printer, args.json);
@@ -168,6 +173,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     #[cfg(feature = "plot")]
     let mut plot = plot::Plot::default();
     let mut n_done = 0;
+    let disturbance = Disturbance::start(args.disturb.into()).context("starting the threads of `--disturb`")?;
     for test in &tests {
         if !printer.has_reader() && !args.writes_files() {
             return Ok(ExitStatus::Done);
@@ -178,13 +184,14 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         };
         let record = Record::new(&metadata, test, &seconds, &weights, &roofline);
         out.measure(&record)?;
-        if let Some(doubt) = record.doubt() {
+        if let Some(doubt) = record.doubt().filter(|_| args.disturb == 0) {
             printer.info(format_args!("warning: {doubt}: the machine was busy"));
         }
         #[cfg(feature = "plot")]
         plot.add(test, &record);
         n_done += 1;
     }
+    drop(disturbance);
     out.finish()?;
     #[cfg(feature = "plot")]
     if let Some(path) = args.plot.as_ref().filter(|_| n_done > 0) {

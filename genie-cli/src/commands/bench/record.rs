@@ -18,6 +18,9 @@ pub struct RunMetadata {
     /// The cores that the threads are pinned to; empty if they are not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pin: Vec<usize>,
+    /// Other threads that were kept busy.
+    #[serde(skip_serializing_if = "is_zero")]
+    disturb: usize,
     /// The machine.
     pub machine: Machine,
     /// The commit that this program was built from, if known.
@@ -28,6 +31,10 @@ pub struct RunMetadata {
     bundle: String,
     backend: String,
     policy: &'static str,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 /// The machine that runs the tests.
@@ -41,13 +48,14 @@ pub struct Machine {
 }
 
 impl RunMetadata {
-    /// Of an open bundle on this machine.
-    pub fn new(model: &Opened) -> Result<Self, open_genie::Error> {
+    /// Of an open bundle on this machine, beside `disturb` busy threads.
+    pub fn new(model: &Opened, disturb: usize) -> Result<Self, open_genie::Error> {
         let (calibration, threads) = (model.calibration()?, model.threads());
         let (backend, machine) = (calibration.backend(), calibration.machine());
         Ok(Self {
             threads: threads.count().unwrap_or(machine.cores),
             pin: threads.pin().to_vec(),
+            disturb,
             machine: Machine {
                 cpu: machine.cpu.clone(),
                 cores: machine.cores,
