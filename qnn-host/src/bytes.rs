@@ -64,11 +64,8 @@ pub struct Bytes {
 impl Bytes {
     /// Copies `data` into aligned memory.
     pub fn copy_from(data: &[u8]) -> Self {
-        let mut lines = vec![Line([0; ALIGN]); data.len().div_ceil(ALIGN)];
-        for (line, chunk) in lines.iter_mut().zip(data.chunks(ALIGN)) {
-            line.0[..chunk.len()].copy_from_slice(chunk);
-        }
-        Self { source: Source::Owned(lines.into()), range: 0..data.len() }
+        // Not by way of a vector: what is shared has its counts in front, so that a vector would be copied once more.
+        Self::filled(data.len(), |to| to.copy_from_slice(data))
     }
 
     /// `len` bytes of aligned memory, zeros that `fill` writes over.
