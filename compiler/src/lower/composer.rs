@@ -65,7 +65,8 @@ impl<S: GraphSink> Composer<S> {
     /// A weight.
     pub(crate) fn constant(&mut self, stored: &EncodedWeight) -> Result<TensorValue<S::Tensor>> {
         let tensor = self.sink.constant(&stored.info, &stored.bytes)?;
-        let minima = stored.minima.as_ref().map(|minima| self.sink.constant(&minima.info, &minima.bytes)).transpose()?;
+        let minima =
+            stored.minima.as_ref().map(|minima| self.sink.constant(&minima.info, &minima.bytes)).transpose()?;
         Ok(TensorValue { tensor, dims: stored.info.dims.clone(), minima })
     }
 
@@ -170,8 +171,14 @@ impl<S: GraphSink> Composer<S> {
             let whole = self.op(&format!("{node}_whole"), "FullyConnected", &[], &inputs, vec![rows, out], None)?;
             let by_blocks = self.reshape(&format!("{node}_blocks"), x, vec![rows, blocks, BLOCK], None)?;
             let axes = Param::U32Tensor { dims: vec![1], data: vec![2] };
-            let sums =
-                self.op(&format!("{node}_sums"), "ReduceSum", &[("axes", axes)], &[&by_blocks], vec![rows, blocks], None)?;
+            let sums = self.op(
+                &format!("{node}_sums"),
+                "ReduceSum",
+                &[("axes", axes)],
+                &[&by_blocks],
+                vec![rows, blocks],
+                None,
+            )?;
             let less = [&sums, &minima];
             let less = self.op(&format!("{node}_minima"), "FullyConnected", &[], &less, vec![rows, out], None)?;
             return self.op(node, "ElementWiseSubtract", &[], &[&whole, &less], vec![rows, out], None);

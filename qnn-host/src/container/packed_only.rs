@@ -161,9 +161,8 @@ mod tests {
             assert!(found.contains(expected), "{expected}: {found}");
         }
         let (packing, minima) = (Packing { bits: Bits::UFour, scales: Scales::Block }, Packing::MINIMA);
-        let forms = [(packing, 256), (minima, 8)].map(|(packing, cols)| {
-            Bytes::copy_from(&vec![0; packing.size_bytes(3, cols).unwrap()])
-        });
+        let forms = [(packing, 256), (minima, 8)]
+            .map(|(packing, cols)| Bytes::copy_from(&vec![0; packing.size_bytes(3, cols).unwrap()]));
         for (tensor, packing, data, fits) in [
             (tensor(Dtype::UFixed4, &[3, 256], 32), packing, &forms[0], true),
             (tensor(Dtype::SFixed4, &[3, 256], 32), packing, &forms[0], false),

@@ -72,13 +72,7 @@ pub(crate) fn holds(bits: Bits, value: i8) -> bool {
 }
 
 /// Writes up to a stretch of row `row` of a group: its values, and the scale of each block; of minima those, and the one scale.
-pub(super) fn write(
-    bits: Bits,
-    stretch: &mut [u8],
-    row: usize,
-    values: &[i8],
-    scales: &[f32],
-) -> Result<(), Unfit> {
+pub(super) fn write(bits: Bits, stretch: &mut [u8], row: usize, values: &[i8], scales: &[f32]) -> Result<(), Unfit> {
     if bits == Bits::Minima {
         stretch[4 * row..4 * row + 4].copy_from_slice(&scales[0].to_le_bytes());
         for (block, &minimum) in values.iter().enumerate() {

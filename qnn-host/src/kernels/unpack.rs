@@ -2,8 +2,8 @@
 
 use half::f16;
 
-use super::packed::{BLOCK, Bits, Packed, Packing, Scales};
 use super::k_blocks;
+use super::packed::{BLOCK, Bits, Packed, Packing, Scales};
 use super::q6_k::{self, SUB};
 use super::simd::dot::GROUP;
 use crate::bytes::Bytes;

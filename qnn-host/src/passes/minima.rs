@@ -71,5 +71,9 @@ fn find(m: &Match<'_>, index: usize) -> Option<Found> {
     let shape = m.net.shape(of);
     let by_blocks = shape.ends_with(&[blocks, BLOCK]) && *axes == [shape.len() - 1];
     let same = m.net.root(of) == m.net.root(x) && m.net.value(of).n_elems() == m.net.value(x).n_elems();
-    (by_blocks && same).then(|| Found { op: layer.op.clone(), inputs: layer.inputs.clone(), minima: less_layer.inputs[1] })
+    (by_blocks && same).then(|| Found {
+        op: layer.op.clone(),
+        inputs: layer.inputs.clone(),
+        minima: less_layer.inputs[1],
+    })
 }

@@ -99,7 +99,8 @@ fn fits_k_blocks(
 ) -> bool {
     const BLOCKS: usize = k_blocks::BLOCKS;
     let (unit, per_unit) = if bits == Bits::Minima { (BLOCKS, 1) } else { (k_blocks::STRETCH, BLOCKS) };
-    if !cols.is_multiple_of(unit) || scales.len() != rows * (cols / unit) * per_unit || offsets.iter().any(|&o| o != 0) {
+    if !cols.is_multiple_of(unit) || scales.len() != rows * (cols / unit) * per_unit || offsets.iter().any(|&o| o != 0)
+    {
         return false;
     }
     // All codes of four bits are values.

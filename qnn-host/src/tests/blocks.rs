@@ -171,11 +171,7 @@ fn weights_less_minima_are_one_layer_within_the_bound_of_its_activations() {
                     let terms = (0..k).map(|c| f64::from(row[c]) * number(j, c));
                     let (wanted, size) = (terms.clone().sum::<f64>(), terms.map(f64::abs).sum::<f64>());
                     // Many rows may go to a matrix unit, which rounds weights and activations to bfloat16.
-                    let off: f64 = if m < 64 {
-                        x_bound(row, |c| number(j, c))
-                    } else {
-                        size / 100.0
-                    };
+                    let off: f64 = if m < 64 { x_bound(row, |c| number(j, c)) } else { size / 100.0 };
                     let allowed = if fuse { off } else { 0.0 } + 1e-6 * size + 1e-5;
                     let error = (f64::from(*found) - wanted).abs();
                     assert!(error <= allowed, "{dtype:?} {m}x{n}x{k} [{i}]: {found}, expected {wanted} +- {allowed}");

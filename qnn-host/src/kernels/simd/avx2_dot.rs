@@ -92,7 +92,8 @@ macro_rules! impl_dot {
             #[inline(always)]
             fn five(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
                 op!({
-                    let (left, right) = (_mm_cvtsi32_si128(4 - i.min(4) as i32), _mm_cvtsi32_si128(i.max(4) as i32 - 4));
+                    let (left, right) =
+                        (_mm_cvtsi32_si128(4 - i.min(4) as i32), _mm_cvtsi32_si128(i.max(4) as i32 - 4));
                     let bit = |upper| {
                         let moved = _mm256_srl_epi16(_mm256_sll_epi16(upper, left), right);
                         _mm256_and_si256(moved, _mm256_set1_epi8(0x10))

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use super::super::{Gate, Linear, Residual, linear_on};
 use crate::kernels::packed::{Bits, Packed, Packing};
 use crate::kernels::simd::dot::BLOCK;
-use crate::kernels::testing::{assert_close, isas, isas_without_matrix_unit, less, numbers, packed_minima, packed_numbers};
+use crate::kernels::testing::{
+    assert_close, isas, isas_without_matrix_unit, less, numbers, packed_minima, packed_numbers,
+};
 use crate::kernels::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, PoolOptions};
 
@@ -201,7 +203,8 @@ fn large_x_is_quantised_by_all_threads_together() {
     let pool = pool(3);
     for m in [3, 8] {
         for (packing, minima) in [(Packing::ALL[0], false), (Packing::ALL[5], true)] {
-            Problem { m, n: 40, k: 6000, packing, bias: false, gate: None, minima, residual: false, seed: 5 }.check(&pool);
+            Problem { m, n: 40, k: 6000, packing, bias: false, gate: None, minima, residual: false, seed: 5 }
+                .check(&pool);
         }
     }
 }

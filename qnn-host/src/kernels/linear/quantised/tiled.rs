@@ -6,9 +6,9 @@
 //! `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
-use super::super::super::{k_blocks, q6_k};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP};
+use super::super::super::{k_blocks, q6_k};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
