@@ -1,13 +1,13 @@
 //! The weight format that a model has by itself: what is compiled where no other is asked for.
 //!
 //! Float weights stay float. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
-//! Q4_0, `q8_0` for everything else (Q6_K and Q3_K are copied by either). Chips take no blocks.
+//! Q4_0, `q8_0` for everything else. Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either. Chips take no blocks.
 
 use crate::Weights;
 use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype};
 use crate::family::ModelSpec;
 use crate::lower::{Role, all_tensors};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Elements that share a scale in a bundle.
 const BLOCK: usize = 32;
@@ -27,6 +27,8 @@ struct Counts {
     six_bits: usize,
     other_blocks: usize,
     floats: usize,
+    /// Formats of the linear layers that any format of blocks copies.
+    copied: BTreeSet<&'static str>,
     /// Matrices in each of the file's formats.
     matrices: BTreeMap<&'static str, usize>,
     /// A matrix that cannot be stored in blocks.
@@ -58,7 +60,9 @@ pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> O
     // A few matrices of more bits are rounded, as llama.cpp's own Q4_0 files have some.
     let others = counts.other_blocks + counts.floats;
     let weights = if counts.four_bits > 0 && counts.four_bits >= 3 * others { Weights::Q4_0 } else { Weights::Q8_0 };
-    let note = format!("weights stay quantised, as `{weights}`: {held} (`float` would widen them)");
+    let copied: Vec<&str> = counts.copied.iter().copied().collect();
+    let copied = if copied.is_empty() { String::new() } else { format!(", and {} as they are", copied.join(", ")) };
+    let note = format!("weights stay quantised, as `{weights}`{copied}: {held} (`float` would widen them)");
     OwnWeights { weights, note: Some(note) }
 }
 
@@ -79,7 +83,10 @@ impl Counts {
             let n: usize = dims.iter().product();
             match (&entry.dtype, role) {
                 (SourceDtype::Blocks(BlockFormat::Q4_0), _) => counts.four_bits += n,
-                (SourceDtype::Blocks(format), _) if format.has_two_levels() => counts.six_bits += n,
+                (SourceDtype::Blocks(format), Role::Linear) if format.has_two_levels() || format.has_steps() => {
+                    counts.six_bits += n;
+                    counts.copied.insert(format.name());
+                }
                 // An embedding has 8 bits in every format of blocks.
                 (SourceDtype::Blocks(_), Role::Embedding) => counts.six_bits += n,
                 (SourceDtype::Blocks(_), _) => counts.other_blocks += n,

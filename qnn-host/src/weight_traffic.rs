@@ -92,22 +92,28 @@ fn read(image: &Image, graph: &SourceGraph, node: &Node) -> Option<Read> {
             continue;
         }
         read.bytes += all;
-        if product && slot == 1 {
+        // Minima are multiplied with in the step of their weights.
+        let minima = form_of(image, data).is_some_and(|(packing, _)| packing == Packing::MINIMA);
+        if product && slot == 1 && !minima {
             read.products += elems;
         }
     }
     (read.bytes > 0).then_some(read)
 }
 
+/// The packed form of static data, of a kind that this build knows: its format and bytes.
+fn form_of(image: &Image, data: &Bytes) -> Option<(Packing, usize)> {
+    image.packed.iter().find_map(|form| {
+        let of = &image.graphs[form.of.0].tensor(form.of.1).role;
+        let same = matches!(of, Role::Static(d) if d.id() == data.id() && d.len() == data.len());
+        Packing::from_tag(form.tag).filter(|_| same).map(|packing| (packing, form.data.len()))
+    })
+}
+
 /// Bytes of a static tensor: of its packed form if it has one, else of its quantised values and scales.
 fn size_bytes(image: &Image, data: &Bytes, quant: &Quant) -> usize {
-    let same = |form: &&crate::container::Packed| {
-        let of = &image.graphs[form.of.0].tensor(form.of.1).role;
-        matches!(of, Role::Static(d) if d.id() == data.id() && d.len() == data.len())
-            && Packing::from_tag(form.tag).is_some()
-    };
-    if let Some(form) = image.packed.iter().find(same) {
-        return form.data.len();
+    if let Some((_, len)) = form_of(image, data) {
+        return len;
     }
     let scales = match quant {
         Quant::None | Quant::PerTensor { .. } => 0,
@@ -167,6 +173,23 @@ mod tests {
         assert_eq!(bytes(&image), 16 * 32 + 64);
         image.packed[0].tag = 0xFFFF_FFFF;
         assert_eq!(bytes(&image), 16 * 64 + 32 * 4);
+    }
+
+    #[test]
+    fn minima_are_read_and_are_no_weights() {
+        let mut b = Build::new();
+        let sums = b.input("sums", &[1, 8], Dtype::F32);
+        let quant = Quant::Block { block_dims: [1, 8].into(), scales: [1.0; 16].into(), offsets: [].into() };
+        let m = b.tensor("m", &[16, 8], Dtype::UFixed8, quant, Role::Static(Bytes::copy_from(&[1; 16 * 8])));
+        let y = b.output("y", &[1, 16], Dtype::F32);
+        b.node("FullyConnected", &[], &[sums, m], &[y]);
+        let graphs = vec![SourceGraph { name: "g".into(), ..b.graph }];
+        let packing = Packing::MINIMA;
+        let data = Bytes::copy_from(&vec![0; packing.size_bytes(16, 8).expect("small")]);
+        let image = Image { graphs, packed: vec![Packed { of: (0, m), tag: packing.tag(), data }] };
+        let traffic = Traffic::of(&image);
+        let read = &traffic.graph("g").expect("it is there")[0];
+        assert_eq!((read.bytes, read.products), (16 * 4 + 16 * 8, 0));
     }
 
     #[test]

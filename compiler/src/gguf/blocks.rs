@@ -55,6 +55,17 @@ pub enum BlockFormat {
     IQ4_XS,
 }
 
+/// One block of 256 of a format that [`BlockFormat::has_steps`]: `w = q * scale - minimum * unit`, exact up to the difference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Steps {
+    /// 0..=15, 0..=31, or levels.
+    pub(crate) q: [i8; K],
+    /// Of each 32 values: a float16 times a whole number, exact in f32.
+    pub(crate) scales: [f32; K / 32],
+    /// Of each 32 values, and the unit that they share: 0 to 63.
+    pub(crate) minima: Option<([u8; K / 32], f32)>,
+}
+
 /// What 4 bits stand for in the formats with levels.
 const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
@@ -156,6 +167,25 @@ impl BlockFormat {
         }
     }
 
+    /// Whether a block is unsigned values or levels with a scale for each 32, and perhaps a minimum, that are whole numbers times a
+    /// float16.
+    pub(crate) const fn has_steps(self) -> bool {
+        matches!(self, Self::Q4K | Self::Q5K | Self::IQ4_XS)
+    }
+
+    /// One block of a format that [`Self::has_steps`].
+    ///
+    /// # Panics
+    /// For other formats.
+    pub(crate) fn steps(self, block: &[u8]) -> Steps {
+        match self {
+            Self::Q4K => sub_block_parts(block, None, &block[16..]),
+            Self::Q5K => sub_block_parts(block, Some(&block[16..48]), &block[48..]),
+            Self::IQ4_XS => iq4_xs_parts(block),
+            other => panic!("{other:?} has no scale for each 32 values of a longer block"),
+        }
+    }
+
     /// Unpacks the values of one block of `Q4_0`, `Q5_0`, `Q8_0` or `IQ4_NL`; returns its scale.
     ///
     /// # Panics
@@ -208,6 +238,22 @@ fn sub_blocks(block: &[u8], fifth: Option<&[u8]>, data: &[u8], to: &mut [f32]) {
             let fifth = fifth.map_or(0, |bits| bits[i] >> sub & 1);
             *to = scale * f32::from(byte >> shift & 15 | fifth << 4) - minimum;
         }
+    }
+}
+
+/// The parts of what [`sub_blocks`] decodes.
+fn sub_block_parts(block: &[u8], fifth: Option<&[u8]>, data: &[u8]) -> Steps {
+    let (d, m) = (half(block, 0).to_f32(), half(block, 2).to_f32());
+    let both: [(u8, u8); K / 32] = std::array::from_fn(|sub| scale_and_minimum(&block[4..16], sub));
+    let q = |i: usize| {
+        let (sub, col) = (i / 32, i % 32);
+        let fifth = fifth.map_or(0, |bits| bits[col] >> sub & 1);
+        (data[sub / 2 * 32 + col] >> (sub % 2 * 4) & 15 | fifth << 4).cast_signed()
+    };
+    Steps {
+        q: std::array::from_fn(q),
+        scales: both.map(|(scale, _)| d * f32::from(scale)),
+        minima: Some((both.map(|(_, minimum)| minimum), m)),
     }
 }
 
@@ -266,6 +312,20 @@ fn q2_k(block: &[u8], to: &mut [f32]) {
         let (scale, minimum) = (packed[i / 16] & 15, packed[i / 16] >> 4);
         *to = d * f32::from(scale) * f32::from(two_bits(rest, i)) - m * f32::from(minimum);
     }
+}
+
+/// The parts of what [`iq4_xs`] decodes.
+fn iq4_xs_parts(block: &[u8]) -> Steps {
+    let (d, high) = (half(block, 0).to_f32(), u16::from_le_bytes([block[2], block[3]]));
+    let scale = |sub: usize| {
+        let low = block[4 + sub / 2] >> (sub % 2 * 4) & 15;
+        d * f32::from((low | ((high >> (2 * sub) & 3) as u8) << 4).cast_signed() - 32)
+    };
+    let q = |i: usize| {
+        let byte = block[8 + i / 32 * 16 + i % 16];
+        LEVELS[usize::from(byte >> (i % 32 / 16 * 4) & 15)]
+    };
+    Steps { q: std::array::from_fn(q), scales: std::array::from_fn(scale), minima: None }
 }
 
 fn iq4_xs(block: &[u8], to: &mut [f32]) {

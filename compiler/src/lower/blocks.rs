@@ -1,20 +1,32 @@
-//! Quantised values in blocks of 32 along the inputs with a float16 scale per block; those of `Q6_K` unchanged, in blocks of 16.
+//! Quantised values in blocks of 32 along the inputs with a float16 scale per block; those of `Q6_K` and `Q3_K` unchanged, in
+//! blocks of 16, and those of `Q4_K`, `Q5_K` and `IQ4_XS`, in blocks of 32 with scales of two levels.
 //!
 //! *Layout*: `[out, in]`; 8-bit values one per byte, 4-bit values two per byte, the earlier in the lower half. Blocks of a GGUF
 //! file in the same format, or in one of fewer bits, are copied value by value, also times a power of two, which only moves
 //! their scales; other weights are rounded.
-//! *Units*: `w = q * scale`. 8 bits: `scale = max |w| / 127`. 4 bits: of the scales that make the largest magnitude a value from
+//! Where a format has minima, they are a tensor of their own: a whole number for each 32 values, with a scale for each eight.
+//! *Units*: `w = q * scale`, less `minimum * scale` where there are minima. 8 bits: `scale = max |w| / 127`. 4 bits: of the scales that make the largest magnitude a value from
 //! -7 to -9 (whichever its sign; -9 is cut to -8), the one with the least squared error over the block.
 //! Scales are rounded to float16 before values are quantised, so that the error of the scale is part of the choice.
 
+use super::encode::Minima;
 use super::rounding_loss::RoundingLoss;
 use super::weight_format::{BLOCK, BlockBits, WeightSpec, is_power_of_two};
 use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
 use crate::{CompileError, Result};
-use genie_types::{Quant, TensorInfo};
+use genie_types::{Dtype, Quant, TensorInfo};
 use half::f16;
 
-/// One weight as blocks: its tensor, its bytes, and the error of rounding.
+/// A weight as blocks.
+pub(super) struct Stored {
+    pub(super) info: TensorInfo,
+    pub(super) bytes: Vec<u8>,
+    pub(super) minima: Option<Minima>,
+    /// Error of rounding.
+    pub(super) loss: RoundingLoss,
+}
+
+/// One weight as blocks.
 ///
 /// # Errors
 /// Rows that are no whole number of blocks; weights that cannot be read, are not finite, or too large for their scales.
@@ -23,13 +35,13 @@ pub(super) fn blocks(
     weight: &WeightSpec,
     entry: &TensorEntry,
     bits: BlockBits,
-) -> Result<(TensorInfo, Vec<u8>, RoundingLoss)> {
+) -> Result<Stored> {
     let cols = weight.dims.last().copied().unwrap_or(0);
     if weight.dims.len() != 2 || !cols.is_multiple_of(BLOCK) {
         return Err(CompileError::NoBlocks { name: weight.name.clone(), dims: weight.dims.clone(), block: BLOCK });
     }
     let mut writer = BlockWriter::new(bits);
-    writer.bytes.reserve_exact(weight.n_elems() / if bits == BlockBits::Four { 2 } else { 1 });
+    writer.bytes.reserve_exact(weight.n_elems() / if writer.pairs() { 2 } else { 1 });
     writer.scales.reserve_exact(weight.n_elems() / bits.block());
     let mut finite = weight.finite_check();
     match (&entry.dtype, bits) {
@@ -37,6 +49,9 @@ pub(super) fn blocks(
             for_each_raw(checkpoint, &weight.name, entry, |raw| {
                 writer.copy_two_levels(*format, raw, weight, &mut finite)
             })?;
+        }
+        (SourceDtype::Blocks(format), BlockBits::KFour | BlockBits::KFive | BlockBits::Levels) => {
+            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_steps(*format, raw, weight, &mut finite))?;
         }
         (SourceDtype::Blocks(format), bits)
             if bits.hold(*format) && is_power_of_two(weight.scale) && !checkpoint.is_changed(&weight.name) =>
@@ -52,22 +67,38 @@ pub(super) fn blocks(
             })?;
         }
     }
-    let BlockWriter { bytes, scales, loss, .. } = writer;
+    let BlockWriter { bytes, scales, minima, loss, .. } = writer;
     let quant = Quant::Block { block_dims: vec![1, bits.block() as u32], scale_offsets: scales };
-    Ok((weight.info(bits.dtype()).with_quant(quant), bytes, loss))
+    let minima = (!minima.0.is_empty()).then(|| {
+        let (bytes, scale_offsets) = minima;
+        let (name, dims) = (format!("{}_minima", weight.stored_as), vec![weight.dims[0], cols / BLOCK]);
+        let quant = Quant::Block { block_dims: vec![1, MINIMA as u32], scale_offsets };
+        Minima { info: TensorInfo::new(name, dims, Dtype::UFixed8).with_quant(quant), bytes }
+    });
+    Ok(Stored { info: weight.info(bits.dtype()).with_quant(quant), bytes, minima, loss })
 }
+
+/// Minima that share a scale.
+const MINIMA: usize = 8;
 
 /// Blocks under construction.
 struct BlockWriter {
     bits: BlockBits,
     bytes: Vec<u8>,
     scales: Vec<(f32, i32)>,
+    /// Minima and their scales.
+    minima: (Vec<u8>, Vec<(f32, i32)>),
     loss: RoundingLoss,
 }
 
 impl BlockWriter {
     fn new(bits: BlockBits) -> Self {
-        Self { bits, bytes: Vec::new(), scales: Vec::new(), loss: RoundingLoss::default() }
+        Self { bits, bytes: Vec::new(), scales: Vec::new(), minima: Default::default(), loss: RoundingLoss::default() }
+    }
+
+    /// Whether two values share a byte.
+    fn pairs(&self) -> bool {
+        matches!(self.bits, BlockBits::Four | BlockBits::KFour)
     }
 
     /// Copies blocks without rounding.
@@ -121,6 +152,34 @@ impl BlockWriter {
         Ok(())
     }
 
+    /// Copies blocks of `Q4_K`, `Q5_K` or `IQ4_XS`.
+    fn copy_steps(
+        &mut self,
+        format: BlockFormat,
+        raw: &[u8],
+        weight: &WeightSpec,
+        finite: &mut FiniteCheck<'_>,
+    ) -> Result<()> {
+        let scaled = |scale: f32| ((f64::from(scale) * weight.scale) as f32, 0);
+        for block in raw.chunks_exact(format.bytes()) {
+            let steps = format.steps(block);
+            let unit = steps.minima.map_or(0.0, |(_, unit)| unit);
+            for (scale, q) in steps.scales.into_iter().zip(steps.q.as_chunks::<BLOCK>().0) {
+                if scale.is_finite() && unit.is_finite() {
+                    finite.done += BLOCK;
+                } else {
+                    finite.pass(&[if unit.is_finite() { scale } else { unit }; BLOCK])?;
+                }
+                self.push(scaled(scale).0, q);
+            }
+            if let Some((minima, unit)) = steps.minima {
+                self.minima.0.extend(minima);
+                self.minima.1.push(scaled(unit));
+            }
+        }
+        Ok(())
+    }
+
     /// Rounds whole blocks of finite numbers.
     fn round(&mut self, values: &[f32], weight: &WeightSpec) -> Result<()> {
         for block in values.as_chunks::<BLOCK>().0 {
@@ -128,7 +187,7 @@ impl BlockWriter {
             let (scale, low, high) = match self.bits {
                 BlockBits::Eight => (f16::from_f32(largest.abs() / 127.0).to_f32(), -127.0, 127.0),
                 BlockBits::Four => (four_bit_scale(block, largest), FOUR.0, FOUR.1),
-                BlockBits::Six => unreachable!("blocks of six bits are only copied"),
+                bits => unreachable!("blocks of {bits:?} are only copied"),
             };
             if !scale.is_finite() {
                 return Err(CompileError::ScaleOverflow { name: weight.name.clone(), value: largest });
@@ -145,12 +204,11 @@ impl BlockWriter {
 
     fn push(&mut self, scale: f32, q: &[i8; BLOCK]) {
         self.scales.push((scale, 0));
-        match self.bits {
-            BlockBits::Eight | BlockBits::Six => self.bytes.extend(q.map(i8::cast_unsigned)),
-            BlockBits::Four => {
-                let pair = |pair: &[i8; 2]| (pair[0] & 15).cast_unsigned() | pair[1].cast_unsigned() << 4;
-                self.bytes.extend(q.as_chunks::<2>().0.iter().map(pair));
-            }
+        if self.pairs() {
+            let pair = |pair: &[i8; 2]| (pair[0] & 15).cast_unsigned() | pair[1].cast_unsigned() << 4;
+            self.bytes.extend(q.as_chunks::<2>().0.iter().map(pair));
+        } else {
+            self.bytes.extend(q.map(i8::cast_unsigned));
         }
     }
 }
@@ -222,8 +280,8 @@ mod tests {
         writer.round(values, &spec(1.0)).unwrap();
         let scale = writer.scales[0].0;
         let q = |i: usize| match bits {
-            BlockBits::Eight | BlockBits::Six => writer.bytes[i].cast_signed(),
             BlockBits::Four => (writer.bytes[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
+            _ => writer.bytes[i].cast_signed(),
         };
         ((0..32).map(|i| f32::from(q(i)) * scale).collect(), scale.abs())
     }
@@ -246,8 +304,8 @@ mod tests {
 
         /// Every format that is said to be copied gives the very numbers that its definition does.
         #[test]
-        fn copied_blocks_keep_every_number(bytes in prop::collection::vec(any::<u8>(), 256), scale in -4000i16..4000) {
-            use BlockFormat::{IQ4_NL, Q3K, Q4_0, Q5_0, Q6K, Q8_0};
+        fn copied_blocks_keep_every_number(bytes in prop::collection::vec(any::<u8>(), 256), scale in -4000i16..4000, unit in -1f32..1.0) {
+            use BlockFormat::{IQ4_NL, IQ4_XS, Q3K, Q4_0, Q4K, Q5_0, Q5K, Q6K, Q8_0};
             let scale = f16::from_f32(f32::from(scale) / 1024.0);
             for (format, bits, half_at) in [
                 (Q4_0, BlockBits::Four, 0),
@@ -257,24 +315,37 @@ mod tests {
                 (IQ4_NL, BlockBits::Eight, 0),
                 (Q6K, BlockBits::Six, 208),
                 (Q3K, BlockBits::Six, 108),
+                (Q4K, BlockBits::KFour, 0),
+                (Q5K, BlockBits::KFive, 0),
+                (IQ4_XS, BlockBits::Levels, 0),
             ] {
                 let mut raw = bytes[..format.bytes()].to_vec();
                 raw[half_at..half_at + 2].copy_from_slice(&scale.to_le_bytes());
+                if matches!(format, Q4K | Q5K) {
+                    raw[2..4].copy_from_slice(&f16::from_f32(unit).to_le_bytes());
+                }
                 let mut defined = vec![f32::NAN; format.elems()];
                 format.decode(&raw, &mut defined);
                 let spec = WeightSpec { dims: vec![1, format.elems()], ..spec(1.0) };
                 let (mut writer, mut finite) = (BlockWriter::new(bits), spec.finite_check());
                 match bits {
                     BlockBits::Six => writer.copy_two_levels(format, &raw, &spec, &mut finite).unwrap(),
+                    BlockBits::KFour | BlockBits::KFive | BlockBits::Levels => {
+                        writer.copy_steps(format, &raw, &spec, &mut finite).unwrap();
+                    }
                     _ => writer.copy(format, &raw, &spec, &mut finite).unwrap(),
                 }
                 prop_assert_eq!(&writer.loss, &RoundingLoss::default(), "{:?} is not rounded", format);
                 for (i, defined) in defined.iter().enumerate() {
                     let q = match bits {
                         BlockBits::Four => (writer.bytes[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
-                        BlockBits::Eight | BlockBits::Six => writer.bytes[i].cast_signed(),
+                        BlockBits::KFour => (writer.bytes[i / 2] >> (i % 2 * 4) & 15).cast_signed(),
+                        _ => writer.bytes[i].cast_signed(),
                     };
-                    prop_assert_eq!(f32::from(q) * writer.scales[i / bits.block()].0, *defined, "{:?} at {}", format, i);
+                    let product = f32::from(q) * writer.scales[i / bits.block()].0;
+                    let (minima, units) = &writer.minima;
+                    let minimum = minima.get(i / 32).map_or(0.0, |&m| f32::from(m) * units[i / 256].0);
+                    prop_assert_eq!(product - minimum, *defined, "{:?} at {}", format, i);
                 }
             }
         }

@@ -5,7 +5,7 @@
 
 use super::encode::EncodedWeight;
 use super::sink::{GraphSink, Kind, Param};
-use super::weight_format::LinearForm;
+use super::weight_format::{BLOCK, LinearForm};
 use crate::{GraphKinds, Result};
 use genie_types::{DataFormat, Dtype, TensorInfo};
 use half::f16;
@@ -16,6 +16,14 @@ use nsp_graph::names::KvName;
 pub(crate) struct TensorValue<T> {
     pub(crate) tensor: T,
     pub(crate) dims: Vec<usize>,
+    /// Of a weight that has some: a tensor `[out, in / 32]` of what is taken off each 32 of its elements.
+    pub(crate) minima: Option<T>,
+}
+
+impl<T> TensorValue<T> {
+    fn new(tensor: T, dims: Vec<usize>) -> Self {
+        Self { tensor, dims, minima: None }
+    }
 }
 
 /// A graph whose float tensors all have one type.
@@ -51,23 +59,25 @@ impl<S: GraphSink> Composer<S> {
     /// A graph input.
     pub(crate) fn input(&mut self, name: &str, dims: Vec<usize>, dtype: Dtype) -> Result<TensorValue<S::Tensor>> {
         let tensor = self.sink.tensor(&self.info(name, dims.clone(), dtype), Kind::Input)?;
-        Ok(TensorValue { tensor, dims })
+        Ok(TensorValue::new(tensor, dims))
     }
 
     /// A weight.
     pub(crate) fn constant(&mut self, stored: &EncodedWeight) -> Result<TensorValue<S::Tensor>> {
         let tensor = self.sink.constant(&stored.info, &stored.bytes)?;
-        Ok(TensorValue { tensor, dims: stored.info.dims.clone() })
+        let minima =
+            stored.minima.as_ref().map(|minima| self.sink.constant(&minima.info, &minima.bytes)).transpose()?;
+        Ok(TensorValue { tensor, dims: stored.info.dims.clone(), minima })
     }
 
     /// A constant that is not a weight, in the bytes of its type.
     pub(super) fn table(&mut self, info: &TensorInfo, bytes: &[u8]) -> Result<TensorValue<S::Tensor>> {
-        Ok(TensorValue { tensor: self.sink.constant(info, bytes)?, dims: info.dims.clone() })
+        Ok(TensorValue::new(self.sink.constant(info, bytes)?, info.dims.clone()))
     }
 
     /// A graph input with an encoding.
     pub(super) fn encoded_input(&mut self, info: &TensorInfo) -> Result<TensorValue<S::Tensor>> {
-        Ok(TensorValue { tensor: self.sink.tensor(info, Kind::Input)?, dims: info.dims.clone() })
+        Ok(TensorValue::new(self.sink.tensor(info, Kind::Input)?, info.dims.clone()))
     }
 
     /// A constant that is not a weight, `[1]`.
@@ -77,7 +87,7 @@ impl<S: GraphSink> Composer<S> {
             _ => value.to_le_bytes().to_vec(),
         };
         let tensor = self.sink.constant(&TensorInfo::new(name, vec![1], self.dtype), &bytes)?;
-        Ok(TensorValue { tensor, dims: vec![1] })
+        Ok(TensorValue::new(tensor, vec![1]))
     }
 
     /// Rows of `table [v, w]` by `ids [1, n]`: `[1, n, w]`.
@@ -102,7 +112,7 @@ impl<S: GraphSink> Composer<S> {
     ) -> Result<TensorValue<S::Tensor>> {
         let bytes: Vec<u8> = (0..n).flat_map(|i| ((i * step) as i32).to_le_bytes()).collect();
         let info = TensorInfo::new(format!("{node}_columns"), vec![n], Dtype::I32);
-        let ids = TensorValue { tensor: self.sink.constant(&info, &bytes)?, dims: vec![n] };
+        let ids = TensorValue::new(self.sink.constant(&info, &bytes)?, vec![n]);
         let (axis, mut dims) = (x.dims.len() - 1, x.dims.clone());
         dims[axis] = n;
         self.op(node, "Gather", &[("axis", Param::I32(axis as i32))], &[x, &ids], dims, None)
@@ -144,7 +154,8 @@ impl<S: GraphSink> Composer<S> {
         }
     }
 
-    /// Rows through weights `[out, in]` (or `[1, 1, in, out]`): `[rows, out]` (or `[1, 1, rows, out]`).
+    /// Rows through weights `[out, in]` (or `[1, 1, in, out]`): `[rows, out]` (or `[1, 1, rows, out]`). With minima: less the sums
+    /// of each 32 columns through those, which is the same; `qnn-host` computes both in one step.
     pub(crate) fn linear(
         &mut self,
         node: &str,
@@ -154,6 +165,24 @@ impl<S: GraphSink> Composer<S> {
     ) -> Result<TensorValue<S::Tensor>> {
         let rows = x.dims[..x.dims.len() - 1].iter().product();
         let inputs: Vec<_> = [x, weight].into_iter().chain(bias).collect();
+        if let Some(minima) = weight.minima {
+            let (out, blocks) = (weight.dims[0], weight.dims[1] / BLOCK);
+            let minima = TensorValue::new(minima, vec![out, blocks]);
+            let whole = self.op(&format!("{node}_whole"), "FullyConnected", &[], &inputs, vec![rows, out], None)?;
+            let by_blocks = self.reshape(&format!("{node}_blocks"), x, vec![rows, blocks, BLOCK], None)?;
+            let axes = Param::U32Tensor { dims: vec![1], data: vec![2] };
+            let sums = self.op(
+                &format!("{node}_sums"),
+                "ReduceSum",
+                &[("axes", axes)],
+                &[&by_blocks],
+                vec![rows, blocks],
+                None,
+            )?;
+            let less = [&sums, &minima];
+            let less = self.op(&format!("{node}_minima"), "FullyConnected", &[], &less, vec![rows, out], None)?;
+            return self.op(node, "ElementWiseSubtract", &[], &[&whole, &less], vec![rows, out], None);
+        }
         match self.form {
             LinearForm::FullyConnected => {
                 self.op(node, "FullyConnected", &[], &inputs, vec![rows, weight.dims[0]], None)
@@ -248,7 +277,7 @@ impl<S: GraphSink> Composer<S> {
         let first = self.input(name, vec![1], Dtype::I32)?;
         let bytes: Vec<u8> = (0..n as i32).flat_map(i32::to_le_bytes).collect();
         let info = TensorInfo::new("cache_rows", vec![n], Dtype::I32);
-        let rows = TensorValue { tensor: self.sink.constant(&info, &bytes)?, dims: vec![n] };
+        let rows = TensorValue::new(self.sink.constant(&info, &bytes)?, vec![n]);
         let out = ("cache_slots_out", Kind::Native);
         self.typed_op(("cache_slots", "ElementWiseAdd"), &[], &[&first, &rows], out, vec![n], Dtype::I32)
     }
@@ -376,6 +405,6 @@ impl<S: GraphSink> Composer<S> {
         let tensor = self.sink.tensor(&self.info(name, dims.clone(), dtype), kind)?;
         let inputs: Vec<S::Tensor> = inputs.iter().map(|val| val.tensor).collect();
         self.sink.node(node, op, params, &inputs, &[tensor])?;
-        Ok(TensorValue { tensor, dims })
+        Ok(TensorValue::new(tensor, dims))
     }
 }

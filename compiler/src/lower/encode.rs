@@ -7,7 +7,7 @@ use super::blocks::blocks;
 use super::per_row::RowScales;
 use super::rounding_loss::RoundingLoss;
 use super::weight_format::{BlockBits, Encoding, Format, LinearForm, Role, WeightSpec, is_power_of_two};
-use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
+use crate::checkpoint::{Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
 use crate::{CompileError, Precision, Result};
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
@@ -20,17 +20,26 @@ pub(crate) struct EncodedWeight {
     pub(crate) info: TensorInfo,
     /// Little-endian, row-major.
     pub(crate) bytes: Vec<u8>,
+    /// What is taken off the weights, one for each 32 of a row.
+    pub(crate) minima: Option<Minima>,
     /// Its bytes in the checkpoint.
     pub(crate) source_bytes: u64,
     /// Error of rounding to blocks.
     pub(crate) loss: RoundingLoss,
 }
 
+/// Whole numbers with a scale for each eight, `[out, in / 32]`.
+#[derive(Debug)]
+pub(crate) struct Minima {
+    pub(crate) info: TensorInfo,
+    pub(crate) bytes: Vec<u8>,
+}
+
 impl EncodedWeight {
     /// Streams the weight: only its converted form is in memory.
     pub(crate) fn read(checkpoint: &Checkpoint, weight: &WeightSpec, format: Format) -> Result<Self> {
         let entry = checkpoint.expect(&weight.name, &weight.dims)?;
-        let mut loss = RoundingLoss::default();
+        let (mut loss, mut minima) = (RoundingLoss::default(), None);
         let (info, bytes) = match format.encoding(weight.role) {
             Encoding::Float(Precision::F32) => {
                 let mut bytes = Vec::with_capacity(4 * weight.n_elems());
@@ -43,23 +52,15 @@ impl EncodedWeight {
             Encoding::Float(Precision::F16) => (weight.info(Dtype::F16), halves(checkpoint, weight, entry)?),
             Encoding::PerRow { largest } => per_row(checkpoint, weight, entry, format, largest)?,
             Encoding::Blocks(bits) => {
-                // Copied six-bit values lose nothing and need fewer bytes than eight-bit ones.
-                let six = matches!(entry.dtype, SourceDtype::Blocks(format) if format.has_two_levels())
-                    && is_power_of_two(weight.scale)
-                    && !checkpoint.is_changed(&weight.name);
-                // A table of four bits stays one: it holds the same numbers.
-                let four = weight.role == Role::Embedding
-                    && entry.dtype == SourceDtype::Blocks(BlockFormat::Q4_0)
-                    && is_power_of_two(weight.scale)
-                    && !checkpoint.is_changed(&weight.name);
-                let bits = match (six, four) {
-                    (true, _) => BlockBits::Six,
-                    (_, true) => BlockBits::Four,
-                    _ => bits,
+                // What is copied loses nothing, and needs fewer bytes than what it could be rounded to without.
+                let copied = match entry.dtype {
+                    SourceDtype::Blocks(format) => BlockBits::of_copied(format, weight.role),
+                    _ => None,
                 };
-                let (info, bytes, lost) = blocks(checkpoint, weight, entry, bits)?;
-                loss = lost;
-                (info, bytes)
+                let unchanged = is_power_of_two(weight.scale) && !checkpoint.is_changed(&weight.name);
+                let stored = blocks(checkpoint, weight, entry, copied.filter(|_| unchanged).unwrap_or(bits))?;
+                (loss, minima) = (stored.loss, stored.minima);
+                (stored.info, stored.bytes)
             }
         };
         debug_assert_eq!(bytes.len(), info.size_bytes());
@@ -70,7 +71,7 @@ impl EncodedWeight {
             }
             _ => (info, bytes),
         };
-        Ok(Self { info, bytes, source_bytes: entry.bytes, loss })
+        Ok(Self { info, bytes, minima, source_bytes: entry.bytes, loss })
     }
 }
 

@@ -201,5 +201,11 @@ fn constant(name: String, dims: Vec<usize>, values: &[f32], dtype: Dtype) -> Enc
         _ => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
     };
     let source_bytes = 0;
-    EncodedWeight { info: TensorInfo::new(name, dims, dtype), bytes, source_bytes, loss: Default::default() }
+    EncodedWeight {
+        info: TensorInfo::new(name, dims, dtype),
+        bytes,
+        minima: None,
+        source_bytes,
+        loss: Default::default(),
+    }
 }

@@ -1,13 +1,13 @@
 //! The dequantised weights of a graph, under the checkpoint's names and without the folded scales.
 
 use super::Split;
-use super::encode::EncodedWeight;
-use super::weight_format::{Format, WeightSpec};
+use super::encode::{EncodedWeight, Minima};
+use super::weight_format::{BLOCK, Format, WeightSpec};
 use super::weights;
 use crate::Result;
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
-use genie_types::{Dtype, Quant};
+use genie_types::{Dtype, Quant, TensorInfo};
 use half::f16;
 
 /// One of a model's weights.
@@ -47,7 +47,16 @@ impl RoundedWeight {
 }
 
 fn dequantised(stored: &EncodedWeight) -> Vec<f32> {
-    let EncodedWeight { info, bytes, .. } = stored;
+    let EncodedWeight { info, bytes, minima, .. } = stored;
+    let mut weights = numbers(info, bytes);
+    if let Some(Minima { info, bytes }) = minima {
+        let minima = numbers(info, bytes);
+        weights.chunks_mut(BLOCK).zip(minima).for_each(|(block, m)| block.iter_mut().for_each(|w| *w -= m));
+    }
+    weights
+}
+
+fn numbers(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
     let q: Vec<i8> = match info.dtype {
         Dtype::F32 => return bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => return bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
@@ -55,6 +64,8 @@ fn dequantised(stored: &EncodedWeight) -> Vec<f32> {
             let pair = |b: &u8| [(b << 4).cast_signed() >> 4, b.cast_signed() >> 4];
             bytes.iter().flat_map(pair).collect()
         }
+        Dtype::UFixed4 => bytes.iter().flat_map(|b| [b & 15, b >> 4]).map(u8::cast_signed).collect(),
+        // Unsigned ones have at most six bits.
         _ => bytes.iter().map(|b| b.cast_signed()).collect(),
     };
     let scales = match &info.quant {

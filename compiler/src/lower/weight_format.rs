@@ -163,12 +163,23 @@ pub(crate) enum BlockBits {
     Eight,
     /// -32 to 31, a byte each, blocks of 16: those of `Q6_K`, which are copied and never rounded to.
     Six,
+    /// 0 to 15, with minima: those of `Q4_K`, only copied.
+    KFour,
+    /// 0 to 31, a byte each, with minima: those of `Q5_K`, only copied.
+    KFive,
+    /// The levels of `IQ4_XS`, a byte each, only copied.
+    Levels,
 }
 
 impl BlockBits {
     /// Element type in graphs.
     pub(super) fn dtype(self) -> Dtype {
-        if self == Self::Four { Dtype::SFixed4 } else { Dtype::SFixed8 }
+        match self {
+            Self::Four => Dtype::SFixed4,
+            Self::Eight | Self::Six | Self::Levels => Dtype::SFixed8,
+            Self::KFour => Dtype::UFixed4,
+            Self::KFive => Dtype::UFixed8,
+        }
     }
 
     /// Elements that share a scale.
@@ -179,6 +190,19 @@ impl BlockBits {
     /// True where blocks of that format need no rounding.
     pub(super) fn hold(self, format: BlockFormat) -> bool {
         format.plain_bits().is_some_and(|bits| bits <= if self == Self::Four { 4 } else { 8 })
+    }
+
+    /// Those that keep a file's blocks as they are though they are of another kind than any that weights are rounded to.
+    pub(super) fn of_copied(format: BlockFormat, role: Role) -> Option<Self> {
+        match (format, role) {
+            (format, _) if format.has_two_levels() => Some(Self::Six),
+            (BlockFormat::Q4K, Role::Linear) => Some(Self::KFour),
+            (BlockFormat::Q5K, Role::Linear) => Some(Self::KFive),
+            (BlockFormat::IQ4_XS, Role::Linear | Role::Embedding) => Some(Self::Levels),
+            // A table of four bits stays one: it holds the same numbers.
+            (BlockFormat::Q4_0, Role::Embedding) => Some(Self::Four),
+            _ => None,
+        }
     }
 
     /// Bytes of `n_elems` weights as a client passes them: quantised values, and pairs of scale and offset.

@@ -56,7 +56,7 @@ mod tests {
     use crate::bytes::Bytes;
     use crate::container::{Verify, decode, encode};
     use crate::exec::Executable;
-    use crate::ir::Dtype;
+    use crate::ir::{Dtype, Param};
     use crate::pool::Pool;
     use crate::prepare::PrepareOptions;
     use crate::step::Arena;
@@ -75,10 +75,34 @@ mod tests {
         SourceGraph { name: name.to_owned(), ..b.graph }
     }
 
+    /// A layer of `[16, 256]` in 4 bits with minima: two tensors.
+    fn less_minima() -> SourceGraph {
+        let mut b = Build::new();
+        let x = b.input("x", &[1, 256], Dtype::F32);
+        let codes: Vec<u8> = (0..16 * 128).map(|i| (i * 37 % 251) as u8).collect();
+        let scales = (0..128).map(|i| (i % 64) as f32 / 512.0).collect();
+        let quant = Quant::Block { block_dims: [1, 32].into(), scales, offsets: [].into() };
+        let w = b.tensor("w", &[16, 256], Dtype::UFixed4, quant, Role::Static(Bytes::copy_from(&codes)));
+        let codes: Vec<u8> = (0..128).map(|i| (i * 37 % 64) as u8).collect();
+        let quant =
+            Quant::Block { block_dims: [1, 8].into(), scales: (0..16).map(|i| i as f32).collect(), offsets: [].into() };
+        let m = b.tensor("m", &[16, 8], Dtype::UFixed8, quant, Role::Static(Bytes::copy_from(&codes)));
+        let (by_blocks, sums) = (b.native(&[1, 8, 32], Dtype::F32), b.native(&[1, 8], Dtype::F32));
+        let [all, less] = [(); 2].map(|()| b.native(&[1, 16], Dtype::F32));
+        let y = b.output("y", &[1, 16], Dtype::F32);
+        b.node("Reshape", &[], &[x], &[by_blocks]);
+        b.node("ReduceSum", &[("axes", Param::Ints(vec![1], vec![2]))], &[by_blocks], &[sums]);
+        b.node("FullyConnected", &[], &[x, w], &[all]);
+        b.node("FullyConnected", &[], &[sums, m], &[less]);
+        b.node("ElementWiseSubtract", &[], &[all, less], &[y]);
+        b.graph
+    }
+
     fn run(graph: &SourceGraph, shared: &Arc<SharedConstants>) -> Vec<u8> {
         let options = PrepareOptions { shared: shared.clone(), ..PrepareOptions::default() };
         let executable = Executable::prepare(graph, &options).expect("prepares");
-        let x: Vec<u8> = (0..64).flat_map(|i| (i as f32 / 16.0 - 2.0).to_ne_bytes()).collect();
+        let k = graph.tensors[0].n_elems();
+        let x: Vec<u8> = (0..k).flat_map(|i| (i as f32 / 16.0 - 2.0).to_ne_bytes()).collect();
         let mut y = vec![0; 64];
         executable.run(&Pool::inline(), &mut Arena::new(), &[&x], &mut [&mut y], None).expect("runs");
         y
@@ -106,12 +130,14 @@ mod tests {
 
     #[test]
     fn a_file_holds_packed_weights_once_and_loading_it_unpacks_nothing() {
-        for dtype in [Dtype::SFixed8, Dtype::SFixed4] {
-            let graphs = vec![layer(dtype, "a")];
+        let forms_of = [(layer(Dtype::SFixed8, "a"), 1), (layer(Dtype::SFixed4, "a"), 1), (less_minima(), 2)];
+        for (graph, n_forms) in forms_of {
+            let graphs = vec![graph];
             let shared = Arc::default();
             let before = run(&graphs[0], &shared);
             let packed = collect(&graphs, &shared);
-            let form = packed[0].data.len();
+            assert_eq!(packed.len(), n_forms);
+            let form = packed.iter().map(|form| form.data.len().next_multiple_of(64)).sum::<usize>();
             let file = encode(&Image { graphs, packed }).expect("encodes");
             assert_eq!(file.len(), crate::container::PAGE + form, "a page of metadata, and the form");
 
@@ -119,15 +145,19 @@ mod tests {
             let shared = Arc::default();
             provide(&image, &shared);
             assert_eq!(run(&image.graphs[0], &shared), before);
-            let weights = image.graphs[0].tensors.iter().find(|t| t.name == "w").expect("it has weights");
-            let (Role::Static(values), Quant::Block { scales, .. }) = (&weights.role, &weights.quant) else {
-                panic!("{weights:?}")
+            let are_made = |made: bool| {
+                for tensor in &image.graphs[0].tensors {
+                    if let (Role::Static(values), Quant::Block { scales, .. }) = (&tensor.role, &tensor.quant) {
+                        assert_eq!([values.is_made(), scales.bytes().is_made()], [made; 2], "{}", tensor.name);
+                    }
+                }
             };
-            assert!(!values.is_made() && !scales.bytes().is_made(), "{dtype:?}: made portable without need");
+            // Loading made nothing portable without need.
+            are_made(false);
 
             // Without the packed form's help the portable one is made of it, and packed again.
             assert_eq!(run(&image.graphs[0], &Arc::default()), before);
-            assert!(values.is_made() && scales.bytes().is_made());
+            are_made(true);
             // And the file is written again as it was.
             let packed = collect(&image.graphs, &shared);
             assert_eq!(encode(&Image { graphs: image.graphs.clone(), packed }).expect("encodes"), file);

@@ -94,7 +94,12 @@ impl Unpacked {
     ) -> Result<(Bytes, BlockScales), (String, String)> {
         let unknown = || ("a packed form that this build knows".to_owned(), format!("{tag:#010x}"));
         let packing = Packing::from_tag(tag).ok_or_else(unknown)?;
-        let dtype = if packing.bits == Bits::Four { Dtype::SFixed4 } else { Dtype::SFixed8 };
+        let dtype = match packing.bits {
+            Bits::Four => Dtype::SFixed4,
+            Bits::UFour => Dtype::UFixed4,
+            Bits::UFive | Bits::Minima => Dtype::UFixed8,
+            Bits::Six | Bits::Eight | Bits::Levels => Dtype::SFixed8,
+        };
         let Quant::Block { block_dims, .. } = &tensor.quant else {
             return Err(("an encoding in blocks".to_owned(), format!("{:?}", tensor.quant)));
         };
@@ -155,6 +160,24 @@ mod tests {
             let (found, _) = Unpacked::default().of(data, tag, halves, tensor, true).unwrap_err();
             assert!(found.contains(expected), "{expected}: {found}");
         }
+        let (packing, minima) = (Packing { bits: Bits::UFour, scales: Scales::Block }, Packing::MINIMA);
+        let forms = [(packing, 256), (minima, 8)]
+            .map(|(packing, cols)| Bytes::copy_from(&vec![0; packing.size_bytes(3, cols).unwrap()]));
+        for (tensor, packing, data, fits) in [
+            (tensor(Dtype::UFixed4, &[3, 256], 32), packing, &forms[0], true),
+            (tensor(Dtype::SFixed4, &[3, 256], 32), packing, &forms[0], false),
+            (tensor(Dtype::UFixed4, &[3, 256], 64), packing, &forms[0], false),
+            (tensor(Dtype::UFixed4, &[3, 224], 32), packing, &forms[0], false),
+            (tensor(Dtype::UFixed4, &[3, 256], 32), packing, &forms[1], false),
+            (tensor(Dtype::UFixed8, &[3, 8], 8), minima, &forms[1], true),
+            (tensor(Dtype::UFixed8, &[3, 8], 4), minima, &forms[1], false),
+            (tensor(Dtype::UFixed8, &[3, 8], 0), minima, &forms[1], false),
+            (tensor(Dtype::UFixed8, &[33, 8], 8), minima, &forms[1], false),
+        ] {
+            let found = Unpacked::default().of(data, packing.tag(), false, &tensor, true);
+            assert_eq!(found.is_ok(), fits, "{packing:?} as {tensor:?}");
+        }
+
         let mut nan = vec![0; size];
         nan[2..4].copy_from_slice(&0x7E00u16.to_le_bytes());
         let (nan, mut unpacked) = (Bytes::copy_from(&nan), Unpacked::default());

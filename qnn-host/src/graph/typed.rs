@@ -26,12 +26,14 @@ pub(crate) struct Constant {
     pub(crate) quant: Quant,
     /// The bytes are no longer as declared but packed for the product kernels; only steps that support the packing read them.
     pub(crate) packing: Option<Packing>,
+    /// What is taken off packed weights, packed as well.
+    pub(crate) minima: Option<Bytes>,
 }
 
 impl Constant {
     /// Contents as declared.
     pub(crate) fn new(bytes: Bytes, dtype: Dtype, quant: Quant) -> Self {
-        Self { bytes, dtype, quant, packing: None }
+        Self { bytes, dtype, quant, packing: None, minima: None }
     }
 }
 

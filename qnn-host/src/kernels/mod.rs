@@ -19,6 +19,7 @@ pub mod copy;
 pub mod elementwise;
 mod float;
 mod isa;
+pub(crate) mod k_blocks;
 pub mod linear;
 mod mat;
 mod math;

@@ -15,7 +15,8 @@
 //!         4 bits: 4 pairs of quads x 16 rows x 4 bytes        256 bytes; value + 8; quad i below, quad i + 4 above
 //! ```
 //!
-//! Values of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`.
+//! Values of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and those by a
+//! table, which may have minima beside them: see `k_blocks.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
 //! multiple of 64 keep every load inside a cache line.
@@ -24,6 +25,7 @@ use std::fmt;
 
 use half::f16;
 
+use super::k_blocks;
 use super::q6_k::{self, Unfit};
 pub(crate) use super::simd::dot::{BLOCK, GROUP};
 
@@ -41,6 +43,14 @@ pub enum Bits {
     Six,
     /// -128..=127.
     Eight,
+    /// 0..=15, with scales for each 32 columns that are whole numbers times one number for each 256.
+    UFour,
+    /// 0..=31, with such scales.
+    UFive,
+    /// One of sixteen levels, with such scales.
+    Levels,
+    /// Not weights but what is taken off them: 0..=127 for each 32 columns, and a scale for each 256.
+    Minima,
 }
 
 /// What shares a scale.
@@ -63,13 +73,20 @@ pub struct Packing {
 
 impl Packing {
     /// All formats.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 9] = [
         Self { bits: Bits::Four, scales: Scales::Block },
         Self { bits: Bits::Eight, scales: Scales::Block },
         Self { bits: Bits::Four, scales: Scales::Row },
         Self { bits: Bits::Eight, scales: Scales::Row },
         Self { bits: Bits::Six, scales: Scales::Block },
+        Self { bits: Bits::UFour, scales: Scales::Block },
+        Self { bits: Bits::UFive, scales: Scales::Block },
+        Self { bits: Bits::Levels, scales: Scales::Block },
+        Self::MINIMA,
     ];
+
+    /// The format of minima, which go with weights of another: a column for each 32 of theirs.
+    pub const MINIMA: Self = Self { bits: Bits::Minima, scales: Scales::Block };
 
     /// Names the format and its version in files.
     pub(crate) fn tag(self) -> u32 {
@@ -78,6 +95,10 @@ impl Packing {
             Bits::Four => 4,
             Bits::Six => 6,
             Bits::Eight => 8,
+            Bits::UFour => 0x14,
+            Bits::UFive => 0x15,
+            Bits::Levels => 0x24,
+            Bits::Minima => 0x17,
         };
         let scales = u32::from(self.scales == Scales::Row);
         bits << 16 | scales << 8 | VERSION
@@ -99,12 +120,14 @@ impl Packing {
             Bits::Four => GROUP * BLOCK / 2,
             Bits::Six => q6_k::BLOCK_BYTES,
             Bits::Eight => GROUP * BLOCK,
+            bits => k_blocks::block_bytes(bits),
         }
     }
 
     pub(super) fn stretch_header(self) -> usize {
         match (self.bits, self.scales) {
             (Bits::Six, _) => q6_k::BLOCKS_AT,
+            (bits, _) if k_blocks::are_of(bits) => k_blocks::BLOCKS_AT,
             (_, Scales::Block) => SCALES_BYTES,
             (_, Scales::Row) => 0,
         }
@@ -112,7 +135,12 @@ impl Packing {
 
     /// Columns of a stretch.
     pub(super) fn stretch_cols(self) -> usize {
-        if self.bits == Bits::Six { q6_k::STRETCH } else { STRETCH }
+        match self.bits {
+            Bits::Six => q6_k::STRETCH,
+            Bits::Minima => k_blocks::BLOCKS,
+            bits if k_blocks::are_of(bits) => k_blocks::STRETCH,
+            _ => STRETCH,
+        }
     }
 
     pub(super) fn group_header(self) -> usize {
@@ -121,6 +149,11 @@ impl Packing {
 
     pub(super) fn stretch_bytes(self) -> usize {
         self.stretch_header() + self.stretch_cols() / BLOCK * self.block_bytes()
+    }
+
+    /// Whether minima may be taken off such weights.
+    pub fn takes_minima(self) -> bool {
+        matches!(self.bits, Bits::UFour | Bits::UFive)
     }
 
     /// Where block `block` of the group that begins at 0 begins.
@@ -143,7 +176,7 @@ impl Packing {
         match self.bits {
             Bits::Eight => (quad * 4 * GROUP + lane, 0),
             Bits::Four => (quad % 4 * 4 * GROUP + lane, if quad < 4 { 0 } else { 4 }),
-            Bits::Six => unreachable!("values of six bits are split: see `q6_k`"),
+            bits => unreachable!("{bits:?} has a layout of its own"),
         }
     }
 
@@ -152,6 +185,7 @@ impl Packing {
         match (self.bits, self.scales) {
             (_, Scales::Row) => 1,
             (Bits::Six, _) => cols.div_ceil(q6_k::SUB),
+            (Bits::Minima, _) => cols.div_ceil(k_blocks::BLOCKS),
             _ => cols.div_ceil(BLOCK),
         }
     }
@@ -161,6 +195,8 @@ impl Packing {
 #[derive(Clone, Copy)]
 pub struct Packed<'a> {
     data: &'a [u8],
+    /// In groups as the matrix; empty if it has none.
+    minima: &'a [u8],
     packing: Packing,
     rows: usize,
     cols: usize,
@@ -173,7 +209,18 @@ impl<'a> Packed<'a> {
     /// When the bytes are not [`Packing::size_bytes`] many.
     pub fn new(data: &'a [u8], packing: Packing, rows: usize, cols: usize) -> Self {
         assert_eq!(Some(data.len()), packing.size_bytes(rows, cols), "{packing:?} of {rows} x {cols}");
-        Self { data, packing, rows, cols }
+        Self { data, minima: &[], packing, rows, cols }
+    }
+
+    /// With a minimum for each 32 columns, in the format [`Packing::MINIMA`]: weights are so much less.
+    ///
+    /// # Panics
+    /// When the format takes none, or the bytes are not that many.
+    pub fn with_minima(self, minima: &'a [u8]) -> Self {
+        assert!(self.packing.takes_minima(), "{:?} with minima", self.packing);
+        let size = Packing::MINIMA.size_bytes(self.rows, self.cols.div_ceil(BLOCK));
+        assert_eq!(Some(minima.len()), size, "minima of {} x {}", self.rows, self.cols);
+        Self { minima, ..self }
     }
 
     /// Rows.
@@ -199,12 +246,26 @@ impl<'a> Packed<'a> {
         assert!(range.start.is_multiple_of(GROUP) && range.end <= self.rows, "rows {range:?} of {}", self.rows);
         let bytes = self.group_bytes();
         let data = &self.data[range.start / GROUP * bytes..range.end.div_ceil(GROUP) * bytes];
-        Self { data, rows: range.len(), ..*self }
+        let bytes = self.minima_bytes();
+        let minima = &self.minima[range.start / GROUP * bytes..range.end.div_ceil(GROUP) * bytes];
+        Self { data, minima, rows: range.len(), ..*self }
     }
 
     /// Start of group `group` (rows `16 * group ..`).
     pub(super) fn group(&self, group: usize) -> *const u8 {
         self.data[group * self.group_bytes()..].as_ptr()
+    }
+
+    /// Start of the minima of group `group`, if it has some.
+    pub(super) fn minima(&self, group: usize) -> Option<*const u8> {
+        let has_some = !self.minima.is_empty();
+        has_some.then(|| self.minima[group * self.minima_bytes()..].as_ptr())
+    }
+
+    /// Bytes of a group's minima.
+    fn minima_bytes(&self) -> usize {
+        let stretches = if self.minima.is_empty() { 0 } else { self.cols.div_ceil(k_blocks::STRETCH) };
+        stretches * k_blocks::BLOCKS_AT
     }
 
     /// The bytes of the group that row `row` is in.
@@ -218,7 +279,7 @@ impl<'a> Packed<'a> {
         group_bytes(self.packing, self.cols)
     }
 
-    /// Widens row `row`, as an embedding look-up needs it.
+    /// Widens row `row`, as an embedding look-up needs it; minima are not taken off.
     ///
     /// # Panics
     /// When there is no such row or `to` has not `cols` numbers.
@@ -229,6 +290,11 @@ impl<'a> Packed<'a> {
         if packing.bits == Bits::Six {
             let stretches = group.chunks_exact(packing.stretch_bytes());
             stretches.zip(to.chunks_mut(q6_k::STRETCH)).for_each(|(stretch, to)| q6_k::read(stretch, row, to));
+            return;
+        }
+        if k_blocks::are_of(packing.bits) {
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(packing.stretch_cols()));
+            stretches.for_each(|(stretch, to)| k_blocks::read(packing.bits, stretch, row, to));
             return;
         }
         for (block, to) in to.chunks_mut(BLOCK).enumerate() {
@@ -332,8 +398,8 @@ impl<'a> Packer<'a> {
         let group_bytes = group_bytes(packing, cols);
         let group = &mut self.data[row / GROUP * group_bytes..][..group_bytes];
         let in_group = row % GROUP;
-        if packing.bits == Bits::Six {
-            return Self::row_of_six(group, row, values, scales);
+        if packing.bits == Bits::Six || k_blocks::are_of(packing.bits) {
+            return Self::row_of_two_levels(packing, group, row, values, scales);
         }
         for (block, &scale) in scales.iter().enumerate() {
             let at = packing.scale_at(in_group, block);
@@ -365,12 +431,23 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    fn row_of_six(group: &mut [u8], row: usize, values: &[i8], scales: &[f32]) -> Result<(), PackError> {
-        let parts = values.chunks(q6_k::STRETCH).zip(scales.chunks(q6_k::STRETCH / q6_k::SUB));
-        for (i, (stretch, (values, scales))) in group.chunks_exact_mut(q6_k::STRETCH_BYTES).zip(parts).enumerate() {
-            q6_k::write(stretch, row % GROUP, values, scales).map_err(|unfit| match unfit {
-                Unfit::Scales => PackError::Scale { row, block: i * (q6_k::STRETCH / q6_k::SUB), scale: scales[0] },
-                Unfit::Value(at) => PackError::Value { row, col: i * q6_k::STRETCH + at, value: values[at] },
+    fn row_of_two_levels(
+        packing: Packing,
+        group: &mut [u8],
+        row: usize,
+        values: &[i8],
+        scales: &[f32],
+    ) -> Result<(), PackError> {
+        let (cols, per_stretch) = (packing.stretch_cols(), packing.scales_of_row(packing.stretch_cols()));
+        let parts = values.chunks(cols).zip(scales.chunks(per_stretch));
+        for (i, (stretch, (values, scales))) in group.chunks_exact_mut(packing.stretch_bytes()).zip(parts).enumerate() {
+            let written = match packing.bits {
+                Bits::Six => q6_k::write(stretch, row % GROUP, values, scales),
+                bits => k_blocks::write(bits, stretch, row % GROUP, values, scales),
+            };
+            written.map_err(|unfit| match unfit {
+                Unfit::Scales => PackError::Scale { row, block: i * per_stretch, scale: scales[0] },
+                Unfit::Value(at) => PackError::Value { row, col: i * cols + at, value: values[at] },
             })?;
         }
         Ok(())
@@ -386,7 +463,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..200, format in 0usize..5, seed: u64) {
+        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..200, format in 0..Packing::ALL.len(), seed: u64) {
             let packing = Packing::ALL[format];
             let (bytes, stored) = packed_numbers(packing, rows, cols, seed);
             let packed = Packed::new(&bytes, packing, rows, cols);
@@ -405,6 +482,10 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(size), [2048 * 64 * 18, 2048 * 64 * 34, 2048 * 1028, 2048 * 2052]);
         // Q6_K has 210 bytes for 256 weights; its scale is an f32 here.
         assert_eq!(size(4), 2048 * 8 * 212);
+        // Q4_K and Q5_K have 144 and 176 bytes for 256 weights, IQ4_XS 136; with an f32 for a scale and one for minima.
+        let minima = Packing::MINIMA.size_bytes(2048, 2048 / 32).expect("small");
+        let k_blocks = [size(5) + minima, size(6) + minima, size(7)];
+        assert_eq!(k_blocks, [2048 * 8 * (140 + 12), 2048 * 8 * (172 + 12), 2048 * 8 * 140]);
         assert_eq!(Packing::ALL[0].size_bytes(1, 1), Some(576));
         assert_eq!(Packing::ALL[1].size_bytes(usize::MAX, usize::MAX), None);
     }

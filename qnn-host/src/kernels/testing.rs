@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 
-use super::packed::{Bits, Packer, Packing, Scales};
+use super::k_blocks::LEVELS;
+use super::packed::{BLOCK, Bits, Packer, Packing, Scales};
 use super::{Float, Isa};
 
 /// Every path that this CPU can run.
@@ -79,28 +80,44 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
             Bits::Four => (-8.0, 7.0),
             Bits::Six => (-32.0, 31.0),
             Bits::Eight => (-128.0, 127.0),
+            Bits::UFour | Bits::Levels => (0.0, 15.0),
+            Bits::UFive => (0.0, 31.0),
+            Bits::Minima => (0.0, 127.0),
         };
         // Many values at the ends of the range, where sums of products would overflow first.
-        let quantised: Vec<i8> = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8).collect();
+        let quantised = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8);
+        let level = |number: i8| if packing.bits == Bits::Levels { LEVELS[number as usize] } else { number };
+        let quantised: Vec<i8> = quantised.map(level).collect();
         let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
             .iter()
             .map(|x| match (packing.bits, packing.scales) {
-                (Bits::Six, _) => (x * 12.0).trunc() * 0.000_976_562_5,
+                (Bits::Six | Bits::UFour | Bits::UFive | Bits::Levels, _) => (x * 12.0).trunc() * 0.000_976_562_5,
                 (_, Scales::Block) => f16::from_f32(x * 0.01).to_f32(),
                 (_, Scales::Row) => x * 0.01,
             })
             .collect();
         packer.row(row, &quantised, &scales).expect("values and scales fit");
-        let shared = cols.div_ceil(scales.len());
-        let shared = if packing.scales == Scales::Row {
-            shared
-        } else if packing.bits == Bits::Six {
-            16
-        } else {
-            32
+        let shared = match (packing.bits, packing.scales) {
+            (_, Scales::Row) => cols,
+            (Bits::Six, _) => 16,
+            (Bits::Minima, _) => 8,
+            _ => BLOCK,
         };
         let scale = |col: usize| scales[col / shared];
         stored.extend(quantised.iter().enumerate().map(|(col, &c)| f32::from(c) * scale(col)));
     }
     (bytes, stored)
+}
+
+/// Minima for a matrix of `rows` x `cols`, packed, and for each of its weights what is taken off it.
+pub(crate) fn packed_minima(rows: usize, cols: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+    let blocks = cols.div_ceil(BLOCK);
+    let (bytes, minima) = packed_numbers(Packing::MINIMA, rows, blocks, seed);
+    let each = (0..rows * cols).map(|at| minima[at / cols * blocks + at % cols / BLOCK]).collect();
+    (bytes, each)
+}
+
+/// Numbers less others, each rounded once.
+pub(crate) fn less(numbers: &[f32], others: &[f32]) -> Vec<f32> {
+    numbers.iter().zip(others).map(|(a, b)| a - b).collect()
 }

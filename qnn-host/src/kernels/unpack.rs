@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use super::k_blocks;
 use super::packed::{BLOCK, Bits, Packed, Packing, Scales};
 use super::q6_k::{self, SUB};
 use super::simd::dot::GROUP;
@@ -42,12 +43,16 @@ impl Portable {
                 return Err(("a packing with a scale for each block".to_owned(), format!("{packing:?}")));
             }
             (Bits::Six, Scales::Block) => self.block == SUB && self.cols.is_multiple_of(q6_k::STRETCH),
+            (Bits::Minima, Scales::Block) => self.block == k_blocks::BLOCKS,
+            (bits, Scales::Block) if k_blocks::are_of(bits) => {
+                self.block == BLOCK && self.cols.is_multiple_of(k_blocks::STRETCH)
+            }
             (_, Scales::Block) => self.block != 0 && self.block.is_multiple_of(BLOCK),
         };
         if !blocks || !self.cols.is_multiple_of(self.block) {
             return Err((format!("blocks that {packing:?} has in rows of {}", self.cols), self.block.to_string()));
         }
-        if self.halves && packing.bits != Bits::Four {
+        if self.halves && !matches!(packing.bits, Bits::Four | Bits::UFour) {
             return Err(("values of 4 bits where two share a byte".to_owned(), format!("{packing:?}")));
         }
         match packing.size_bytes(self.rows, self.cols) {
@@ -114,6 +119,11 @@ impl Packed<'_> {
             stretches.zip(to.chunks_mut(q6_k::STRETCH)).for_each(|(stretch, to)| q6_k::values_of(stretch, row, to));
             return;
         }
+        if k_blocks::are_of(packing.bits) {
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(packing.stretch_cols()));
+            stretches.for_each(|(stretch, to)| k_blocks::values_of(packing.bits, stretch, row, to));
+            return;
+        }
         for (block, to) in to.chunks_mut(BLOCK).enumerate() {
             let values = &group[packing.block_at(block)..];
             for (col, to) in to.iter_mut().enumerate() {
@@ -134,6 +144,12 @@ impl Packed<'_> {
             let stretches = group.chunks_exact(packing.stretch_bytes());
             let per_stretch = q6_k::STRETCH / SUB;
             stretches.zip(to.chunks_mut(per_stretch)).for_each(|(stretch, to)| q6_k::scales_of(stretch, row, to));
+            return;
+        }
+        if k_blocks::are_of(packing.bits) {
+            let per_stretch = packing.scales_of_row(packing.stretch_cols());
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(per_stretch));
+            stretches.for_each(|(stretch, to)| k_blocks::scales_of(packing.bits, stretch, row, to));
             return;
         }
         for (block, to) in to.iter_mut().enumerate() {
@@ -160,15 +176,24 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as i64
         };
-        let half_range = match packing.bits {
-            Bits::Four => 8,
-            Bits::Six => 32,
-            Bits::Eight => 128,
+        let (low, count) = match packing.bits {
+            Bits::Four => (-8, 16),
+            Bits::Six => (-32, 64),
+            Bits::Eight => (-128, 256),
+            Bits::UFour | Bits::Levels => (0, 16),
+            Bits::UFive => (0, 32),
+            Bits::Minima => (0, 128),
         };
-        let values =
-            (0..portable.rows * portable.cols).map(|_| (next() % (2 * half_range) - half_range) as i8).collect();
+        let value = |drawn: i64| match packing.bits {
+            Bits::Levels => k_blocks::LEVELS[drawn as usize],
+            _ => drawn as i8,
+        };
+        let values = (0..portable.rows * portable.cols).map(|_| value(next() % count + low)).collect();
         let n_scales = portable.rows * portable.cols / portable.block;
         let scales = match packing.bits {
+            Bits::UFour | Bits::UFive | Bits::Levels => {
+                (0..n_scales).map(|i| ((next() % 64) as f32) * [0.5, 0.25][i / 8 % 2]).collect()
+            }
             Bits::Six => (0..n_scales).map(|i| ((next() % 255 - 127) as f32) * [0.5, 0.25][i / 16 % 2]).collect(),
             _ => (0..n_scales).map(|_| f16::from_f32((next() % 4001 - 2000) as f32 / 999.0).to_f32()).collect(),
         };
@@ -177,11 +202,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..4, seed: u64) {
-            let (bits, block) = [(Bits::Four, 32), (Bits::Eight, 32), (Bits::Six, SUB), (Bits::Four, 64)][form];
+        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..8, seed: u64) {
+            let (bits, block) = [
+                (Bits::Four, 32), (Bits::Eight, 32), (Bits::Six, SUB), (Bits::Four, 64), (Bits::UFour, 32),
+                (Bits::UFive, 32), (Bits::Levels, 32), (Bits::Minima, k_blocks::BLOCKS),
+            ][form];
             let packing = Packing { bits, scales: Scales::Block };
-            let cols = if bits == Bits::Six { q6_k::STRETCH * blocks } else { block * blocks };
-            for halves in [false, bits == Bits::Four] {
+            let whole = matches!(bits, Bits::Six | Bits::UFour | Bits::UFive | Bits::Levels);
+            let cols = if whole { q6_k::STRETCH * blocks } else { block * blocks };
+            for halves in [false, matches!(bits, Bits::Four | Bits::UFour)] {
                 let portable = Portable { rows, cols, block, halves };
                 let (values, scales) = matrix(packing, portable, seed);
                 let mut data = vec![0; packing.size_bytes(rows, cols).expect("small")];
@@ -195,6 +224,7 @@ mod tests {
                 portable.check(packing, &data).expect("it is one");
                 let back = portable.values(packing, &data);
                 let at = |i: usize| match halves {
+                    true if bits == Bits::UFour => (back[i / 2] >> (i % 2 * 4) & 15).cast_signed(),
                     true => (back[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
                     false => back[i].cast_signed(),
                 };

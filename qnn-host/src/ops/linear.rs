@@ -80,9 +80,9 @@ fn weights(b: &StepBuilder<'_>, node: &Node, slot: usize, fast: bool) -> Result<
     let Some(constant) = b.graph.constant(id) else {
         return Err(b.broken(node, "has weights that are not constant"));
     };
-    let Constant { bytes, dtype, quant, packing } = constant;
+    let Constant { bytes, dtype, quant, packing, minima } = constant;
     if let Some(packing) = *packing {
-        return Ok(Weights::Packed(bytes.clone(), packing));
+        return Ok(Weights::Packed { bytes: bytes.clone(), minima: minima.clone(), packing });
     }
     if dtype.is_float() {
         return Ok(Weights::Floats(b.src(id)));
@@ -112,7 +112,7 @@ pub(crate) enum Weights {
     /// `float16` or `float32`, read in place.
     Floats(Src),
     /// Packed for the product kernels.
-    Packed(Bytes, Packing),
+    Packed { bytes: Bytes, minima: Option<Bytes>, packing: Packing },
     /// Signed bytes and a scale for each row, read in place.
     Bytes { bytes: Bytes, scales: Box<[f32]> },
     /// Quantised values with one scale for all rows or one per row; read in place by a plain kernel.
@@ -158,7 +158,8 @@ impl Layer {
             match weights {
                 Weights::Floats(Src { place: Place::Const(bytes), .. }) => each(bytes),
                 Weights::Floats(_) => {}
-                Weights::Packed(bytes, _) | Weights::Bytes { bytes, .. } => each(bytes),
+                Weights::Packed { bytes, minima, .. } => std::iter::once(bytes).chain(minima).for_each(&mut *each),
+                Weights::Bytes { bytes, .. } => each(bytes),
                 Weights::Quantised(rows) => each(&rows.bytes),
             }
         }
@@ -219,7 +220,10 @@ pub(super) fn lend<'s>(
 ) -> Option<linear::Linear<'s>> {
     let mat = |w: &'s Weights| match w {
         Weights::Floats(src) => Some(Mat::new(cx.floats(src), layer.n, k)),
-        Weights::Packed(bytes, packing) => Some(Packed::new(bytes, *packing, layer.n, k).into()),
+        Weights::Packed { bytes, minima, packing } => {
+            let packed = Packed::new(bytes, *packing, layer.n, k);
+            Some(minima.as_ref().map_or(packed, |minima| packed.with_minima(minima)).into())
+        }
         Weights::Bytes { bytes, scales } => Some(Mat::quantised(bytes, scales, layer.n, k)),
         Weights::Quantised(_) => None,
     };
@@ -273,7 +277,7 @@ fn plain(cx: &RunContext<'_>, worker: Worker<'_>, layer: &Layer, dst: &Dst, x: &
 fn products(cx: &RunContext<'_>, weights: &Weights, j: usize, x: &[f32], k: usize, sums: &mut [f64]) {
     let (bytes, dtype, scale, offset) = match weights {
         Weights::Floats(src) => (cx.bytes(src), src.dtype, 1.0, 0),
-        Weights::Packed(..) | Weights::Bytes { .. } => unreachable!("only made where the vector kernels run"),
+        Weights::Packed { .. } | Weights::Bytes { .. } => unreachable!("only made where the vector kernels run"),
         Weights::Quantised(q) => {
             let scale = q.scales[j % q.scales.len()];
             let offset = q.offsets.get(j % q.offsets.len().max(1)).copied().unwrap_or(0);

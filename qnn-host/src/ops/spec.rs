@@ -24,6 +24,7 @@ pub(super) mod bits {
     pub(in crate::ops) const SFIX8: u32 = 1 << 11;
     pub(in crate::ops) const SFIX16: u32 = 1 << 12;
     pub(in crate::ops) const SFIX32: u32 = 1 << 13;
+    pub(in crate::ops) const UFIX4: u32 = 1 << 14;
     pub(in crate::ops) const UFIX8: u32 = 1 << 15;
     pub(in crate::ops) const UFIX16: u32 = 1 << 16;
     pub(in crate::ops) const UFIX32: u32 = 1 << 17;

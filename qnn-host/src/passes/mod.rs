@@ -1,6 +1,6 @@
 //! Turns a graph into a plan: checks, folding, fusion.
 //!
-//! `lower` (QNN nodes to typed operations) -> `fold` (what depends on constants only) -> `fuse` -> `dead` (values without
+//! `lower` (QNN nodes to typed operations) -> `fold` (what depends on constants only) -> `minima` (weights of two parts) -> `fuse` -> `dead` (values without
 //! readers) -> `update_store` (caches updated in place) -> `weights` (blocks packed for the kernels) -> `legalize` (conversions for operands that a step cannot read as declared). `exec` schedules and places the
 //! result in memory.
 
@@ -9,6 +9,7 @@ pub(crate) mod fold;
 pub(crate) mod fuse;
 pub(crate) mod legalize;
 pub(crate) mod lower;
+pub(crate) mod minima;
 pub(crate) mod symbol;
 pub(crate) mod update_store;
 pub(crate) mod weights;
@@ -29,6 +30,8 @@ pub(crate) fn compile(
     dead::remove(&mut net);
     fold::fold(&mut net, shared)?;
     if fuse {
+        minima::join(&mut net, shared);
+        dead::remove(&mut net);
         fuse::fuse(&mut net);
     }
     dead::remove(&mut net);

@@ -1,13 +1,14 @@
 //! Which weights the vector kernels take as they are, and packing those that they take in a form of their own.
 //!
 //! Blocks of quantised values ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once per
-//! context, and so are 6-bit values in blocks of 16 with scales of two levels; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
+//! context, and so are 6-bit values in blocks of 16 with scales of two levels, and values of 4 or 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
 
 use crate::bytes::Bytes;
 use crate::graph::op::Op;
 use crate::graph::shared::{Derived, SharedConstants};
-use crate::graph::typed::{Constant, Source, TypedGraph, Value};
+use crate::graph::typed::{Constant, Source, TypedGraph, Value, ValueId};
 use crate::ir::{BlockScales, Dtype, Quant};
+use crate::kernels::k_blocks;
 use crate::kernels::packed::{BLOCK, Bits, GROUP, Packer, Packing, Scales};
 use crate::kernels::q6_k::{STRETCH, SUB, factors};
 use half::f16;
@@ -22,7 +23,8 @@ pub(crate) fn pack(net: &mut TypedGraph, shared: &SharedConstants) {
             _ => continue,
         };
         // A layer and its gate go together.
-        let packed: Option<Vec<Value>> = slots.clone().map(|slot| packed(net, index, slot, shared)).collect();
+        let operand = |slot: usize| packed(net, net.nodes[index].inputs[slot], shared).filter(is_weights);
+        let packed: Option<Vec<Value>> = slots.clone().map(operand).collect();
         let packed = packed.filter(|values| values.windows(2).all(|pair| is_six(&pair[0]) == is_six(&pair[1])));
         for (slot, value) in slots.zip(packed.into_iter().flatten()) {
             net.nodes[index].inputs[slot] = net.add_value(value);
@@ -35,40 +37,77 @@ fn is_six(value: &Value) -> bool {
     matches!(&value.source, Source::Const(Constant { packing: Some(packing), .. }) if packing.bits == Bits::Six)
 }
 
-/// An operand of a node in packed form, if it has one.
-fn packed(net: &TypedGraph, index: usize, slot: usize, shared: &SharedConstants) -> Option<Value> {
-    let id = net.nodes[index].inputs[slot];
+/// Whether a packed operand can be multiplied with: minima are only taken off.
+fn is_weights(value: &Value) -> bool {
+    !matches!(&value.source, Source::Const(Constant { packing: Some(Packing::MINIMA), .. }))
+}
+
+/// A constant in packed form, if it has one.
+pub(super) fn packed(net: &TypedGraph, id: ValueId, shared: &SharedConstants) -> Option<Value> {
     let (value, constant) = (net.value(id), net.constant(id)?);
     let &[rows, cols] = value.shape.as_slice() else { return None };
-    let known = [Bits::Four, Bits::Six, Bits::Eight].map(|bits| Packing { bits, scales: Scales::Block });
-    let known = known.into_iter().find(|&p| shared.find(constant, &value.shape, Derived::Packed(p)).is_some());
+    if constant.packing.is_some() {
+        return Some(Value { source: Source::Const(constant.clone()), ..value.clone() });
+    }
+    let known = Packing::ALL.into_iter().find(|&p| shared.find(constant, &value.shape, Derived::Packed(p)).is_some());
     let packing = match known {
         Some(packing) => packing,
         None => packing_of(constant, rows, cols)?,
     };
     let make = || packed_bytes(constant, packing, rows, cols);
     let bytes = shared.get(constant, &value.shape, Derived::Packed(packing), make);
-    let source =
-        Source::Const(Constant { bytes, dtype: constant.dtype, quant: constant.quant.clone(), packing: Some(packing) });
-    Some(Value { source, ..value.clone() })
+    let packed = Constant { packing: Some(packing), ..Constant::new(bytes, constant.dtype, constant.quant.clone()) };
+    Some(Value { source: Source::Const(packed), ..value.clone() })
 }
 
 /// The packing that keeps blocks bit for bit.
 pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Option<Packing> {
+    let Quant::Block { block_dims, scales, offsets } = &constant.quant else { return None };
+    let &[1, block] = block_dims.as_ref() else { return None };
+    let block = block as usize;
+    let packing = |bits| Packing { bits, scales: Scales::Block };
+    // What has scales of two levels is tried first: it takes fewer bytes.
+    let by_levels = match (constant.dtype, block) {
+        (Dtype::SFixed8, SUB) => return fits_six(constant, scales, offsets, cols).then_some(packing(Bits::Six)),
+        (Dtype::SFixed8, BLOCK) => Some(Bits::Levels),
+        (Dtype::UFixed4, BLOCK) => Some(Bits::UFour),
+        (Dtype::UFixed8, BLOCK) => Some(Bits::UFive),
+        (Dtype::UFixed8, k_blocks::BLOCKS) => Some(Bits::Minima),
+        _ => None,
+    };
+    if let Some(bits) = by_levels.filter(|&bits| fits_k_blocks(constant, bits, scales, offsets, rows, cols)) {
+        return Some(packing(bits));
+    }
     let bits = match constant.dtype {
         Dtype::SFixed8 => Bits::Eight,
         Dtype::SFixed4 => Bits::Four,
         _ => return None,
     };
-    let Quant::Block { block_dims, scales, offsets } = &constant.quant else { return None };
-    let &[1, block] = block_dims.as_ref() else { return None };
-    let block = block as usize;
-    if (bits, block) == (Bits::Eight, SUB) {
-        return fits_six(constant, scales, offsets, cols).then_some(Packing { bits: Bits::Six, scales: Scales::Block });
-    }
     let fits = block.is_multiple_of(BLOCK) && cols.is_multiple_of(block) && scales.len() == rows * (cols / block);
     let exact = || scales.iter().all(|scale| f16::from_f32(scale).to_f32() == scale);
-    (fits && offsets.iter().all(|&o| o == 0) && exact()).then_some(Packing { bits, scales: Scales::Block })
+    (fits && offsets.iter().all(|&o| o == 0) && exact()).then_some(packing(bits))
+}
+
+/// Whether values fit these bits, and the scales of each 256 columns are whole numbers times one number (of minima: are one).
+fn fits_k_blocks(
+    constant: &Constant,
+    bits: Bits,
+    scales: &BlockScales,
+    offsets: &[i32],
+    rows: usize,
+    cols: usize,
+) -> bool {
+    const BLOCKS: usize = k_blocks::BLOCKS;
+    let (unit, per_unit) = if bits == Bits::Minima { (BLOCKS, 1) } else { (k_blocks::STRETCH, BLOCKS) };
+    if !cols.is_multiple_of(unit) || scales.len() != rows * (cols / unit) * per_unit || offsets.iter().any(|&o| o != 0)
+    {
+        return false;
+    }
+    // All codes of four bits are values.
+    let small = bits == Bits::UFour || constant.bytes.iter().all(|&q| k_blocks::holds(bits, q.cast_signed()));
+    let parts = |first: usize| -> [f32; BLOCKS] { std::array::from_fn(|i| scales.get(first + i)) };
+    let exact = || (0..scales.len()).step_by(BLOCKS).all(|first| factors(&parts(first)).is_some());
+    small && (bits == Bits::Minima || exact())
 }
 
 /// Whether values in blocks of 16 need no more than 6 bits, and their scales are whole numbers times one number for each 256.
@@ -137,6 +176,8 @@ fn read_row(constant: &Constant, halves: bool, first: usize, row: &mut [i8]) {
         *q = match constant.dtype {
             Dtype::SFixed4 if halves => low(constant.bytes[at / 2] >> (at % 2 * 4)),
             Dtype::SFixed4 => low(constant.bytes[at]),
+            Dtype::UFixed4 if halves => (constant.bytes[at / 2] >> (at % 2 * 4) & 15).cast_signed(),
+            Dtype::UFixed4 => (constant.bytes[at] & 15).cast_signed(),
             _ => constant.bytes[at].cast_signed(),
         };
     }

@@ -4,6 +4,7 @@ use half::f16;
 
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
+use crate::kernels::k_blocks::LEVELS;
 use crate::testing::{Build, Noise, labels, numbers_of, run};
 
 /// Codes, scales and the numbers that they stand for, `[n, k]`.
@@ -29,6 +30,23 @@ impl Blocks {
         let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();
         let scales = (0..n * k / 16).map(|i| unit(i / 16) * ((i * 37 % 256) as f32 - 128.0)).collect();
         Self { dtype: Dtype::SFixed8, codes, scales, block: 16, dims: [n, k] }
+    }
+
+    /// 4 or 5 bits (or one of `levels`) in blocks of 32, whose scales are whole numbers of one for each 256: as Q4_K, Q5_K, IQ4_XS.
+    fn k(noise: &mut Noise, dtype: Dtype, levels: bool, [n, k]: [usize; 2]) -> Self {
+        let span = if dtype == Dtype::UFixed8 { 32 } else { 16 };
+        let value = |code: u64| if levels { LEVELS[code as usize] } else { code as i8 };
+        let codes = (0..n * k).map(|_| value(u64::from(noise.bits() % span))).collect();
+        let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();
+        let scales = (0..n * k / 32).map(|i| unit(i / 8) * (i * 37 % 64) as f32).collect();
+        Self { dtype, codes, scales, block: 32, dims: [n, k] }
+    }
+
+    /// Minima for rows of `k` columns.
+    fn minima(noise: &mut Noise, [n, k]: [usize; 2]) -> Self {
+        let codes = (0..n * k / 32).map(|_| (noise.bits() % 64) as i8).collect();
+        let scales = (0..n * k / 256).map(|i| f16::from_f32(0.002 + 0.000_1 * (i % 5) as f32).to_f32()).collect();
+        Self { dtype: Dtype::UFixed8, codes, scales, block: 8, dims: [n, k / 32] }
     }
 
     fn number(&self, row: usize, col: usize) -> f64 {
@@ -58,9 +76,14 @@ impl Blocks {
 
 /// What quantising each block of a row to signed bytes may cost: half a step of the row's block for each weight.
 fn bound(w: &Blocks, x: &[f32], row: usize) -> f64 {
+    x_bound(x, |col| w.number(row, col))
+}
+
+/// The same, for weights by their columns.
+fn x_bound(x: &[f32], weight: impl Fn(usize) -> f64) -> f64 {
     let of_block = |(i, x): (usize, &[f32])| {
         let largest = x.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
-        let weights: f64 = (0..x.len()).map(|c| w.number(row, i * 32 + c).abs()).sum();
+        let weights: f64 = (0..x.len()).map(|c| weight(i * 32 + c).abs()).sum();
         f64::from(largest) / 254.0 * weights
     };
     x.chunks(32).enumerate().map(of_block).sum()
@@ -75,12 +98,18 @@ fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
             (Dtype::SFixed4, 32, true),
             (Dtype::SFixed4, 64, false),
             (Dtype::SFixed8, 16, false),
+            (Dtype::UFixed4, 32, true),
+            (Dtype::UFixed8, 32, false),
         ] {
-            if k % block != 0 || block == 16 && k % 256 != 0 {
+            let plain = block != 16 && matches!(dtype, Dtype::SFixed8 | Dtype::SFixed4);
+            if k % if plain { block } else { 256 } != 0 {
                 continue;
             }
             let weights = match block {
                 16 => Blocks::six(&mut noise, [n, k]),
+                _ if !plain => Blocks::k(&mut noise, dtype, false, [n, k]),
+                // Signed bytes, all of them levels.
+                32 if dtype == Dtype::SFixed8 && k == 256 => Blocks::k(&mut noise, Dtype::SFixed8, true, [n, k]),
                 _ => Blocks::new(&mut noise, dtype, [n, k], block),
             };
             let x = noise.floats(m * k);
@@ -103,6 +132,115 @@ fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
             }
             assert_eq!(labels(&b.graph), ["Load", "Linear"], "the input alone is read beforehand");
         }
+    }
+}
+
+/// `x` times weights less their minima, as docs/graph-contract.md writes it.
+fn less_minima(b: &mut Build, x: TensorId, [w, minima]: [TensorId; 2], [m, n, k]: [usize; 3], out: TensorId) {
+    let [m, n, k] = [m, n, k].map(|d| d as u32);
+    let by_blocks = b.native(&[m, k / 32, 32], Dtype::F32);
+    let sums = b.native(&[m, k / 32], Dtype::F32);
+    let [all, less] = [(); 2].map(|()| b.native(&[m, n], Dtype::F32));
+    b.node("Reshape", &[], &[x], &[by_blocks]);
+    b.node("ReduceSum", &[("axes", Param::Ints(vec![1], vec![2]))], &[by_blocks], &[sums]);
+    b.node("FullyConnected", &[], &[x, w], &[all]);
+    b.node("FullyConnected", &[], &[sums, minima], &[less]);
+    b.node("ElementWiseSubtract", &[], &[all, less], &[out]);
+}
+
+#[test]
+fn weights_less_minima_are_one_layer_within_the_bound_of_its_activations() {
+    let mut noise = Noise(21);
+    for (m, [n, k]) in [(1, [48, 256]), (3, [33, 512]), (20, [70, 256]), (70, [20, 768])] {
+        for (dtype, halves) in [(Dtype::UFixed4, true), (Dtype::UFixed4, false), (Dtype::UFixed8, false)] {
+            let weights = Blocks::k(&mut noise, dtype, false, [n, k]);
+            let minima = Blocks::minima(&mut noise, [n, k]);
+            let x = noise.floats(m * k);
+            let mut b = Build::new();
+            let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
+            let parts = [weights.tensor(&mut b, halves), minima.tensor(&mut b, false)];
+            let out = b.output("y", &[m as u32, n as u32], Dtype::F32);
+            less_minima(&mut b, input, parts, [m, n, k], out);
+            let number = |j: usize, c: usize| weights.number(j, c) - minima.number(j, c / 32);
+            let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_ne_bytes()).collect();
+            for fuse in [false, true] {
+                let found =
+                    numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]);
+                for (i, found) in found.iter().enumerate() {
+                    let (row, j) = (&x[i / n * k..][..k], i % n);
+                    let terms = (0..k).map(|c| f64::from(row[c]) * number(j, c));
+                    let (wanted, size) = (terms.clone().sum::<f64>(), terms.map(f64::abs).sum::<f64>());
+                    // Many rows may go to a matrix unit, which rounds weights and activations to bfloat16.
+                    let off: f64 = if m < 64 { x_bound(row, |c| number(j, c)) } else { size / 100.0 };
+                    let allowed = if fuse { off } else { 0.0 } + 1e-6 * size + 1e-5;
+                    let error = (f64::from(*found) - wanted).abs();
+                    assert!(error <= allowed, "{dtype:?} {m}x{n}x{k} [{i}]: {found}, expected {wanted} +- {allowed}");
+                }
+            }
+            assert_eq!(labels(&b.graph), ["Load", "Linear"], "sums and minima are part of it");
+        }
+    }
+}
+
+#[test]
+fn a_gate_and_its_layer_with_minima_join_and_so_does_a_residual() {
+    let (m, [n, k]) = (2, [40, 256]);
+    let mut noise = Noise(22);
+    let x = noise.floats(m * k);
+    let dims = [m as u32, n as u32];
+    // The second time only the gate has minima: the two stay apart, and mean the same.
+    for both in [true, false] {
+        let mut b = Build::new();
+        let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
+        let residual = b.input("r", &dims, Dtype::F32);
+        let [gx, ux, s, sg, y] = [(); 5].map(|()| b.native(&dims, Dtype::F32));
+        for (out, less) in [(gx, true), (ux, both)] {
+            let w = Blocks::k(&mut noise, Dtype::UFixed4, false, [n, k]).tensor(&mut b, true);
+            let minima = Blocks::minima(&mut noise, [n, k]).tensor(&mut b, false);
+            if less {
+                less_minima(&mut b, input, [w, minima], [m, n, k], out);
+            } else {
+                b.node("FullyConnected", &[], &[input, w], &[out]);
+            }
+        }
+        let out = b.output("y", &dims, Dtype::F32);
+        b.node("Sigmoid", &[], &[gx], &[s]);
+        b.node("ElementWiseMultiply", &[], &[gx, s], &[sg]);
+        b.node("ElementWiseMultiply", &[], &[sg, ux], &[y]);
+        b.node("ElementWiseAdd", &[], &[y, residual], &[out]);
+        let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
+        let inputs = [bytes(&x), bytes(&noise.floats(m * n))];
+        let [plain, fused] =
+            [false, true].map(|fuse| numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, &inputs).expect("runs")[0]));
+        assert_eq!(labels(&b.graph).contains(&"GatedLinear"), both);
+        for (plain, fused) in plain.iter().zip(&fused) {
+            assert!((plain - fused).abs() < 0.02 * plain.abs().max(0.5), "{fused}, expected about {plain}");
+        }
+    }
+}
+
+#[test]
+fn minima_that_no_packing_keeps_are_taken_off_as_written() {
+    let (m, [n, k]) = (2, [16, 256]);
+    let mut noise = Noise(23);
+    let good = Blocks::minima(&mut noise, [n, k]);
+    let large = Blocks { codes: vec![-1; good.codes.len()], ..good };
+    let weights = Blocks::k(&mut noise, Dtype::UFixed4, false, [n, k]);
+    let x = noise.floats(m * k);
+    let mut b = Build::new();
+    let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
+    let parts = [weights.tensor(&mut b, true), large.tensor(&mut b, false)];
+    let out = b.output("y", &[m as u32, n as u32], Dtype::F32);
+    less_minima(&mut b, input, parts, [m, n, k], out);
+    let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_ne_bytes()).collect();
+    let found = numbers_of(Dtype::F32, &run(&b.graph, true, 1, &[bytes]).expect("runs")[0]);
+    for (i, found) in found.iter().enumerate() {
+        let (row, j) = (&x[i / n * k..][..k], i % n);
+        // A byte of all ones is 255 where it has no sign.
+        let minimum = |c: usize| 255.0 * f64::from(large.scales[(j * (k / 32) + c / 32) / 8]);
+        let wanted: f64 = (0..k).map(|c| f64::from(row[c]) * (weights.number(j, c) - minimum(c))).sum();
+        let allowed = x_bound(row, |c| weights.number(j, c)) + 1e-4;
+        assert!((f64::from(*found) - wanted).abs() < allowed, "[{i}] {found}, expected {wanted}");
     }
 }
 

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::bytes::Bytes;
-use crate::ir::{Dtype, Quant, Role, TensorId};
+use crate::ir::{Dtype, Param, Quant, Role, TensorId};
+use crate::kernels::k_blocks::LEVELS;
 use crate::testing::{Build, Noise, bytes_of, numbers_of, run};
 
 /// How a constant `[n, k]` is stored.
@@ -21,6 +22,10 @@ enum Form {
     Blocks(Dtype, u32, bool),
     /// As Q6_K: values of 6 bits in blocks of 16.
     Six,
+    /// As Q4_K or Q5_K: unsigned values with scales of two levels, and minima if so.
+    Steps(Dtype, bool),
+    /// As IQ4_XS: levels, with such scales.
+    Levels,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +36,7 @@ enum Offsets {
 }
 
 fn form() -> impl Strategy<Value = Form> {
-    use Dtype::{F16, F32, SFixed4, SFixed8, SFixed16, UFixed8, UFixed16};
+    use Dtype::{F16, F32, SFixed4, SFixed8, SFixed16, UFixed4, UFixed8, UFixed16};
     let fixed = || select(vec![SFixed8, SFixed8, SFixed8, UFixed8, SFixed16, UFixed16]);
     let offsets = select(vec![Offsets::Absent, Offsets::Zero, Offsets::OneOdd]);
     prop_oneof![
@@ -41,6 +46,9 @@ fn form() -> impl Strategy<Value = Form> {
         (select(vec![SFixed8, SFixed4]), select(vec![16, 32, 64]), any::<bool>())
             .prop_map(|(dtype, block, exact)| Form::Blocks(dtype, block, exact)),
         Just(Form::Six),
+        (select(vec![UFixed4, UFixed8]), select(vec![true, true, false]))
+            .prop_map(|(dtype, less)| Form::Steps(dtype, less)),
+        Just(Form::Levels),
     ]
 }
 
@@ -50,6 +58,8 @@ struct Weights {
     bytes: Vec<u8>,
     quant: Quant,
     numbers: Vec<f64>,
+    /// What was taken off the numbers, for each 32 of a row: bytes, and the scale of all of them.
+    minima: Option<(Vec<u8>, f32)>,
     k: usize,
     /// The kernels for blocks quantise the activations.
     blocks: bool,
@@ -57,7 +67,7 @@ struct Weights {
 
 impl Weights {
     fn new(noise: &mut Noise, form: Form, n: usize, k: usize) -> Self {
-        let made = |dtype, bytes, quant, numbers| Self { dtype, bytes, quant, numbers, k, blocks: false };
+        let made = |dtype, bytes, quant, numbers| Self { dtype, bytes, quant, numbers, minima: None, k, blocks: false };
         match form {
             Form::Float(dtype) => {
                 let bytes = bytes_of(dtype, &noise.floats(n * k));
@@ -97,6 +107,26 @@ impl Weights {
                 let unit = f16::from_f32(0.000_2).to_f32();
                 Self::blocks(Dtype::SFixed8, &values, 16, n, k, |i| unit * ((i * 37 % 256) as f32 - 128.0))
             }
+            Form::Steps(dtype, less) => {
+                let span = if dtype == Dtype::UFixed4 { 16 } else { 32 };
+                let values: Vec<i32> = (0..n * k).map(|_| (noise.bits() % span) as i32).collect();
+                let unit = f16::from_f32(0.000_3).to_f32();
+                let mut made = Self::blocks(dtype, &values, 32, n, k, |i| unit * (i * 37 % 64) as f32);
+                if less {
+                    let (minima, unit) = ((0..n * k / 32).map(|_| (noise.bits() % 64) as u8).collect(), unit * 8.0);
+                    for (at, number) in made.numbers.iter_mut().enumerate() {
+                        let minima: &Vec<u8> = &minima;
+                        *number -= f64::from(minima[at / 32]) * f64::from(unit);
+                    }
+                    made.minima = Some((minima, unit));
+                }
+                made
+            }
+            Form::Levels => {
+                let values: Vec<i32> = (0..n * k).map(|_| LEVELS[(noise.bits() % 16) as usize].into()).collect();
+                let unit = f16::from_f32(0.000_2).to_f32();
+                Self::blocks(Dtype::SFixed8, &values, 32, n, k, |i| unit * ((i * 37 % 64) as f32 - 32.0))
+            }
         }
     }
 
@@ -104,13 +134,30 @@ impl Weights {
         let numbers = values.iter().enumerate().map(|(i, &v)| f64::from(v) * f64::from(scale(i / block))).collect();
         let scales = (0..n * k / block).map(scale).collect();
         let quant = Quant::Block { block_dims: [1, block as u32].into(), scales, offsets: [].into() };
-        Self { dtype, bytes: integer_bytes(dtype, values), quant, numbers, k, blocks: true }
+        Self { dtype, bytes: integer_bytes(dtype, values), quant, numbers, minima: None, k, blocks: true }
     }
 
     fn tensor(&self, b: &mut Build) -> TensorId {
         let dims = [(self.numbers.len() / self.k) as u32, self.k as u32];
         let name = format!("w{}", b.graph.tensors.len());
         b.tensor(&name, &dims, self.dtype, self.quant.clone(), Role::Static(Bytes::copy_from(&self.bytes)))
+    }
+
+    /// Writes the layer of `inputs` (rows, weights, perhaps a bias); with minima in five nodes.
+    fn layer(&self, b: &mut Build, inputs: &[TensorId], [m, n]: [u32; 2], out: TensorId) {
+        let Some((minima, unit)) = &self.minima else { return b.node("FullyConnected", &[], inputs, &[out]) };
+        let blocks = (self.k / 32) as u32;
+        let per_scale = blocks.min(8);
+        let scales = (0..n * blocks / per_scale).map(|_| *unit).collect();
+        let quant = Quant::Block { block_dims: [1, per_scale].into(), scales, offsets: [].into() };
+        let name = format!("m{}", b.graph.tensors.len());
+        let minima = b.tensor(&name, &[n, blocks], Dtype::UFixed8, quant, Role::Static(Bytes::copy_from(minima)));
+        let whole = b.op("FullyConnected", &[], inputs, &[m, n], Dtype::F32);
+        let by_blocks = b.op("Reshape", &[], &inputs[..1], &[m, blocks, 32], Dtype::F32);
+        let sums =
+            b.op("ReduceSum", &[("axes", Param::Ints(vec![1], vec![2]))], &[by_blocks], &[m, blocks], Dtype::F32);
+        let less = b.op("FullyConnected", &[], &[sums, minima], &[m, n], Dtype::F32);
+        b.node("ElementWiseSubtract", &[], &[whole, less], &[out]);
     }
 
     /// Row `j` times `x`, and how far a kernel may be off.
@@ -219,10 +266,11 @@ proptest! {
             if tail.residual {
                 let rows = b.input(&format!("residual{}", wanted.len()), &dims, Dtype::F32);
                 inputs.push(bytes_of(Dtype::F32, &residual));
-                let y = b.op("FullyConnected", &[], &layer, &dims, Dtype::F32);
+                let y = b.native(&dims, Dtype::F32);
+                weights.layer(&mut b, &layer, dims, y);
                 b.node("ElementWiseAdd", &[], &[y, rows], &[out]);
             } else {
-                b.node("FullyConnected", &[], &layer, &[out]);
+                weights.layer(&mut b, &layer, dims, out);
             }
             let number = |row: usize, j: usize| {
                 let y = weights.product(j, &x[row * k..][..k]);
@@ -233,8 +281,11 @@ proptest! {
         }
         if let Some((gate, up)) = gate {
             let [gate, up] = [gate, up].map(|form| Weights::new(&mut noise, form, n, k));
-            let [g, u] = [&gate, &up].map(|weights| weights.tensor(&mut b));
-            let [gx, ux] = [g, u].map(|w| b.op("FullyConnected", &[], &[input, w], &dims, Dtype::F32));
+            let [gx, ux] = [&gate, &up].map(|weights| {
+                let (w, y) = (weights.tensor(&mut b), b.native(&dims, Dtype::F32));
+                weights.layer(&mut b, &[input, w], dims, y);
+                y
+            });
             let sigmoid = b.op("Sigmoid", &[], &[gx], &dims, Dtype::F32);
             let silu = b.op("ElementWiseMultiply", &[], &[gx, sigmoid], &dims, Dtype::F32);
             let out = b.output("gated", &dims, Dtype::F32);

@@ -110,11 +110,16 @@ impl Graph {
                 assert_eq!((dims[0][0], dims[0][3], dims[1][1]), (dims[1][0], dims[1][2], 1), "{dims:?}");
                 vec![dims[0][0], dims[0][1], dims[0][2], dims[1][3]]
             }
-            "ElementWiseAdd" | "ElementWiseMultiply" => {
+            "ElementWiseAdd" | "ElementWiseSubtract" | "ElementWiseMultiply" => {
                 for (a, b) in dims[0].iter().zip(dims[1]) {
                     assert!(a == b || *b == 1, "{dims:?} do not broadcast");
                 }
                 dims[0].to_vec()
+            }
+            "ReduceSum" => {
+                let last = vec![dims[0].len() as u32 - 1];
+                assert_eq!(param("axes"), Some(&Param::U32Tensor { dims: vec![1], data: last }));
+                dims[0][..dims[0].len() - 1].to_vec()
             }
             "Sigmoid" | "Softmax" | "Tanh" => dims[0].to_vec(),
             "Reshape" => return None,

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::{Gate, Linear, Residual, linear_on};
-use crate::kernels::packed::{Bits, Packed, Packing};
-use crate::kernels::testing::{encoded, isas, numbers, packed_numbers};
+use crate::kernels::packed::{Packed, Packing};
+use crate::kernels::testing::{encoded, isas, numbers, packed_minima, packed_numbers};
 use crate::kernels::{Float, Floats, Isa, Mat};
 use crate::pool::{Pool, PoolOptions};
 
@@ -12,6 +12,7 @@ use crate::pool::{Pool, PoolOptions};
 struct Weights {
     bytes: Vec<u8>,
     scales: Vec<f32>,
+    minima: Vec<u8>,
     kind: Kind,
 }
 
@@ -20,9 +21,11 @@ enum Kind {
     Floats(Float),
     Bytes,
     Packed(Packing),
+    /// With minima.
+    Less(Packing),
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 14] = [
     Kind::Floats(Float::F32),
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
@@ -32,6 +35,11 @@ const KINDS: [Kind; 9] = [
     Kind::Packed(Packing::ALL[2]),
     Kind::Packed(Packing::ALL[3]),
     Kind::Packed(Packing::ALL[4]),
+    Kind::Packed(Packing::ALL[5]),
+    Kind::Packed(Packing::ALL[6]),
+    Kind::Packed(Packing::ALL[7]),
+    Kind::Less(Packing::ALL[5]),
+    Kind::Less(Packing::ALL[6]),
 ];
 
 impl Weights {
@@ -40,9 +48,9 @@ impl Weights {
         let bytes = match kind {
             Kind::Floats(ty) => encoded(&numbers(n * k, seed), ty, 0).0,
             Kind::Bytes => numbers(n * k, seed).iter().map(|x| ((x * 70.0) as i8).cast_unsigned()).collect(),
-            Kind::Packed(packing) => packed_numbers(packing, n, k, seed).0,
+            Kind::Packed(packing) | Kind::Less(packing) => packed_numbers(packing, n, k, seed).0,
         };
-        Self { bytes, scales, kind }
+        Self { bytes, scales, minima: packed_minima(n, k, seed).0, kind }
     }
 
     fn mat(&self, n: usize, k: usize) -> Mat<'_> {
@@ -50,6 +58,7 @@ impl Weights {
             Kind::Floats(ty) => Mat::new(Floats::new(&self.bytes, ty), n, k),
             Kind::Bytes => Mat::quantised(&self.bytes, &self.scales, n, k),
             Kind::Packed(packing) => Packed::new(&self.bytes, packing, n, k).into(),
+            Kind::Less(packing) => Packed::new(&self.bytes, packing, n, k).with_minima(&self.minima).into(),
         }
     }
 }
@@ -118,6 +127,6 @@ fn every_kind_of_weights_at_every_width() {
             Problem { m, n: 50, k: 512, kind, gate: m % 2 == 1, residual: true, seed: 3 }.check(&pool);
         }
     }
-    let six = KINDS.iter().filter(|kind| matches!(kind, Kind::Packed(p) if p.bits == Bits::Six)).count();
-    assert_eq!((six, Packing::ALL.len()), (1, 5), "all kinds are tried");
+    let packed = KINDS.iter().filter(|kind| matches!(kind, Kind::Packed(_))).count();
+    assert_eq!(packed + 1, Packing::ALL.len(), "all kinds are tried; minima are no weights");
 }

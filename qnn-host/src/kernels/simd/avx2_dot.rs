@@ -90,6 +90,27 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
+            fn five(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
+                op!({
+                    let (left, right) =
+                        (_mm_cvtsi32_si128(4 - i.min(4) as i32), _mm_cvtsi32_si128(i.max(4) as i32 - 4));
+                    let bit = |upper| {
+                        let moved = _mm256_srl_epi16(_mm256_sll_epi16(upper, left), right);
+                        _mm256_and_si256(moved, _mm256_set1_epi8(0x10))
+                    };
+                    [_mm256_or_si256(lower[0], bit(upper[0])), _mm256_or_si256(lower[1], bit(upper[1]))]
+                })
+            }
+
+            #[inline(always)]
+            fn levels(self, numbers: [__m256i; 2], levels: &[i8; 16]) -> [__m256i; 2] {
+                op!({
+                    let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(levels.as_ptr().cast()));
+                    self.bytes([_mm256_shuffle_epi8(table, numbers[0]), _mm256_shuffle_epi8(table, numbers[1])])
+                })
+            }
+
+            #[inline(always)]
             unsafe fn quad(self, p: *const i8) -> __m256i {
                 // SAFETY: the caller promised 4 bytes.
                 unsafe { _mm256_set1_epi32(p.cast::<i32>().read_unaligned()) }

@@ -88,6 +88,31 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
+    fn five(self, lower: __m512i, upper: __m512i, i: u32) -> __m512i {
+        op!({
+            let upper = match i {
+                0 => _mm512_slli_epi16::<4>(upper),
+                1 => _mm512_slli_epi16::<3>(upper),
+                2 => _mm512_slli_epi16::<2>(upper),
+                3 => _mm512_slli_epi16::<1>(upper),
+                4 => upper,
+                5 => _mm512_srli_epi16::<1>(upper),
+                6 => _mm512_srli_epi16::<2>(upper),
+                _ => _mm512_srli_epi16::<3>(upper),
+            };
+            _mm512_or_si512(lower, _mm512_and_si512(upper, _mm512_set1_epi8(0x10)))
+        })
+    }
+
+    #[inline(always)]
+    fn levels(self, numbers: __m512i, levels: &[i8; 16]) -> __m512i {
+        op!({
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(levels.as_ptr().cast()));
+            self.bytes(_mm512_shuffle_epi8(table, numbers))
+        })
+    }
+
+    #[inline(always)]
     unsafe fn load_group_i8(self, p: *const i8) -> __m512 {
         // SAFETY: the caller promised 16 bytes.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast()))) }

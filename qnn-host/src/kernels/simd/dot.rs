@@ -67,6 +67,31 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         }
     }
 
+    /// Weights of 5 bits, 0 to 31: the lower four bits, and one above them from bit `i` of `upper`, `i < 8`.
+    #[inline(always)]
+    fn five(self, lower: Self::Weights, upper: Self::Weights, i: u32) -> Self::Weights {
+        let (mut low, mut high) = ([0u8; 4 * GROUP], [0u8; 4 * GROUP]);
+        // SAFETY: 64 bytes each.
+        unsafe {
+            self.store(low.as_mut_ptr(), lower);
+            self.store(high.as_mut_ptr(), upper);
+            low.iter_mut().zip(high).for_each(|(low, high)| *low |= (high >> i & 1) << 4);
+            self.load(low.as_ptr())
+        }
+    }
+
+    /// Weights that are numbers 0 to 15 of signed levels, in the form of [`Dot::bytes`].
+    #[inline(always)]
+    fn levels(self, numbers: Self::Weights, levels: &[i8; 16]) -> Self::Weights {
+        let mut bytes = [0u8; 4 * GROUP];
+        // SAFETY: 64 bytes.
+        unsafe {
+            self.store(bytes.as_mut_ptr(), numbers);
+            bytes.iter_mut().for_each(|byte| *byte = levels[usize::from(*byte & 15)].cast_unsigned());
+            self.bytes(self.load(bytes.as_ptr()))
+        }
+    }
+
     /// # Safety
     /// 16 signed bytes are readable at `p`.
     #[inline(always)]

@@ -121,6 +121,19 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
+            fn five(self, lower: [int8x16_t; 4], upper: [int8x16_t; 4], i: u32) -> [int8x16_t; 4] {
+                each!(I => {
+                    let moved = vshlq_u8(vreinterpretq_u8_s8(upper[I]), vdupq_n_s8(4 - i as i8));
+                    vorrq_s8(lower[I], vreinterpretq_s8_u8(vandq_u8(moved, vdupq_n_u8(0x10))))
+                })
+            }
+
+            #[inline(always)]
+            fn levels(self, numbers: [int8x16_t; 4], levels: &[i8; 16]) -> [int8x16_t; 4] {
+                each!(I => vqtbl1q_s8(vld1q_s8(levels.as_ptr()), vreinterpretq_u8_s8(numbers[I])))
+            }
+
+            #[inline(always)]
             unsafe fn quad(self, p: *const i8) -> int8x16_t {
                 // SAFETY: the caller promised 4 bytes.
                 unsafe { vreinterpretq_s8_s32(vdupq_n_s32(p.cast::<i32>().read_unaligned())) }

@@ -41,25 +41,25 @@ fn rewrite(net: &mut TypedGraph, wants: fn(&Op) -> bool, find: fn(&Match<'_>, us
 }
 
 /// Looking backwards through a net, from a value to what computed it.
-pub(super) struct Match<'n> {
-    pub(super) net: &'n TypedGraph,
-    pub(super) uses: &'n Uses,
+pub(in crate::passes) struct Match<'n> {
+    pub(in crate::passes) net: &'n TypedGraph,
+    pub(in crate::passes) uses: &'n Uses,
 }
 
 impl<'n> Match<'n> {
-    pub(super) fn new(net: &'n TypedGraph, uses: &'n Uses) -> Self {
+    pub(in crate::passes) fn new(net: &'n TypedGraph, uses: &'n Uses) -> Self {
         Self { net, uses }
     }
 
     /// The node that writes a value, if the value is not rounded after it: fusing it away must not lose that.
-    pub(super) fn maker(&self, id: ValueId) -> Option<&'n Node> {
+    pub(in crate::passes) fn maker(&self, id: ValueId) -> Option<&'n Node> {
         let unrounded = self.net.value(self.net.root(id)).rounding == Rounding::None;
         let index = self.uses.producer(self.net, id)?;
         unrounded.then(|| &self.net.nodes[index])
     }
 
     /// As [`Match::maker`], of a value that moves others; it may be rounded as they are already.
-    pub(super) fn mover(&self, id: ValueId) -> Option<&'n Node> {
+    pub(in crate::passes) fn mover(&self, id: ValueId) -> Option<&'n Node> {
         let node = &self.net.nodes[self.uses.producer(self.net, id)?];
         let moved = match (&node.op, node.inputs.as_slice()) {
             (Op::Concat { .. }, all) => all.to_vec(),
@@ -77,12 +77,12 @@ impl<'n> Match<'n> {
     }
 
     /// As [`Match::maker`], when no other node reads the value.
-    pub(super) fn own_maker(&self, id: ValueId) -> Option<&'n Node> {
+    pub(in crate::passes) fn own_maker(&self, id: ValueId) -> Option<&'n Node> {
         self.maker(id).filter(|_| self.uses.readers(self.net, id) == 1)
     }
 
     /// Operands of a product, sum, ... in both orders.
-    pub(super) fn pairs(node: &Node, op: BinaryOp) -> Option<[[ValueId; 2]; 2]> {
+    pub(in crate::passes) fn pairs(node: &Node, op: BinaryOp) -> Option<[[ValueId; 2]; 2]> {
         match (&node.op, node.inputs.as_slice()) {
             (Op::Binary(found), &[a, b]) if *found == op => Some([[a, b], [b, a]]),
             _ => None,
@@ -90,7 +90,7 @@ impl<'n> Match<'n> {
     }
 
     /// The number that a constant of one element holds.
-    pub(super) fn scalar(&self, id: ValueId) -> Option<f32> {
+    pub(in crate::passes) fn scalar(&self, id: ValueId) -> Option<f32> {
         let constant = self.net.constant(id)?;
         let root = self.net.value(self.net.root(id));
         if root.n_elems() != 1 || root.storage() != Storage::F32 {

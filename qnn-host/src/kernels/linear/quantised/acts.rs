@@ -7,6 +7,7 @@
 //! scales R x f32
 //! starts R x i32, R x i32            -8 * sum of values, -BYTE_OFFSET * sum of values;
 //!                                    with weights of 6 bits: -32 * sum of values of each half
+//! sums   R x f32                     -scale * sum of values: what minima are multiplied with
 //! ```
 //!
 //! Weights enter products as unsigned numbers on some CPUs, 8 (4 bits), 32 (6 bits) or 128 (8 bits) too large; the starts of
@@ -17,7 +18,7 @@ use super::super::super::simd::dot::{BLOCK, Dot};
 use super::super::Job;
 
 /// Bytes of a record for each row.
-const ROW_BYTES: usize = BLOCK + 4 + 4 + 4;
+const ROW_BYTES: usize = BLOCK + 4 + 4 + 4 + 4;
 
 /// Bytes of `rows` rows (whole panels) of `blocks` blocks.
 #[inline(always)]
@@ -61,6 +62,12 @@ impl Record {
     #[inline(always)]
     pub(super) fn start8(&self, row: usize) -> *const i32 {
         self.start.wrapping_add(self.rows * (BLOCK + 8) + 4 * row).cast()
+    }
+
+    /// A row's sum, negative.
+    #[inline(always)]
+    pub(super) fn less(&self, row: usize) -> *const f32 {
+        self.start.wrapping_add(self.rows * (BLOCK + 12) + 4 * row).cast()
     }
 
     /// A row's start of sums of one half of the block with 6-bit weights, in place of the others.
@@ -114,6 +121,7 @@ pub(super) unsafe fn quantize<D: Dot>(
                 };
                 record.start4(row).cast_mut().write(starts[0]);
                 record.start8(row).cast_mut().write(starts[1]);
+                record.less(row).cast_mut().write(-(scale * sum as f32));
             }
         }
     }

@@ -8,7 +8,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::{Record, len_bytes};
-use super::{DIRECT_PANELS, DIRECT_ROWS, LINE, packed, q6_k};
+use super::{DIRECT_PANELS, DIRECT_ROWS, LINE, k_blocks, packed, q6_k};
 use crate::pool::Worker;
 
 /// Bytes of weights that a thread takes at a time: each change of place interrupts the stream from memory.
@@ -81,12 +81,16 @@ unsafe fn products<D: Dot>(
     // A group is cached while all panels are multiplied with it.
     for (i, panel) in (0..count).step_by(GROUP).flat_map(|i| (0..panels).map(move |panel| (i, panel))) {
         let weights = w.group((n0 + i) / GROUP);
+        let minima = w.minima((n0 + i) / GROUP);
         // SAFETY: the group has `blocks` blocks, as the acts; the products fit.
         unsafe {
             let acts = acts.add(len_bytes(panel * rows, blocks));
             let to = to.add(panel * rows * MAX_CHUNK + i);
             match (packing.bits, packing.scales) {
                 (Bits::Six, _) => d.outline(q6_k::Group { weights, acts, rows, blocks, to }),
+                (Bits::UFour | Bits::UFive | Bits::Levels | Bits::Minima, _) => {
+                    k_blocks::run(d, packing.bits, k_blocks::Operands { weights, minima, acts, rows, blocks, to });
+                }
                 (Bits::Four, Scales::Block) => d.outline(Group::<true, true> { weights, acts, rows, blocks, to }),
                 (Bits::Eight, Scales::Block) => d.outline(Group::<false, true> { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Row) => d.outline(Group::<true, false> { weights, acts, rows, blocks, to }),

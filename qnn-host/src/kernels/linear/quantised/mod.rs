@@ -9,6 +9,7 @@
 
 mod acts;
 mod direct;
+mod k_blocks;
 mod q6_k;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use super::super::{Gate, Linear, Residual, linear_on};
 use crate::kernels::packed::{Bits, Packed, Packing};
 use crate::kernels::simd::dot::BLOCK;
-use crate::kernels::testing::{assert_close, isas, isas_without_matrix_unit, numbers, packed_numbers};
+use crate::kernels::testing::{
+    assert_close, isas, isas_without_matrix_unit, less, numbers, packed_minima, packed_numbers,
+};
 use crate::kernels::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, PoolOptions};
 
@@ -17,6 +19,8 @@ struct Problem {
     packing: Packing,
     bias: bool,
     gate: Option<Packing>,
+    /// Weights that may have minima have some.
+    minima: bool,
     residual: bool,
     seed: u64,
 }
@@ -25,6 +29,7 @@ struct Data {
     x: Vec<f32>,
     weights: (Vec<u8>, Vec<f32>),
     gate: Option<(Vec<u8>, Vec<f32>)>,
+    minima: Vec<u8>,
     bias: Vec<f32>,
     residual: Vec<f32>,
 }
@@ -48,10 +53,16 @@ impl Problem {
             x[..32].fill(0.0);
             x[35] = 300.0;
         }
+        let (minima, taken) = packed_minima(self.n, self.k, self.seed ^ 5);
+        let weights = |packing: Packing, seed| {
+            let (bytes, numbers) = packed_numbers(packing, self.n, self.k, seed);
+            (bytes, if self.minima && packing.takes_minima() { less(&numbers, &taken) } else { numbers })
+        };
         Data {
             x,
-            weights: packed_numbers(self.packing, self.n, self.k, self.seed ^ 1),
-            gate: self.gate.map(|packing| packed_numbers(packing, self.n, self.k, self.seed ^ 2)),
+            weights: weights(self.packing, self.seed ^ 1),
+            gate: self.gate.map(|packing| weights(packing, self.seed ^ 2)),
+            minima,
             bias: numbers(self.n, self.seed ^ 3),
             residual: numbers(self.m * self.n, self.seed ^ 4),
         }
@@ -88,14 +99,18 @@ impl Problem {
 
     fn run(&self, isa: Isa, pool: &Pool, data: &Data) -> Vec<f32> {
         let mut out = vec![f32::NAN; self.m * self.n];
+        let packed = |bytes, packing: Packing| {
+            let packed = Packed::new(bytes, packing, self.n, self.k);
+            if self.minima && packing.takes_minima() { packed.with_minima(&data.minima) } else { packed }
+        };
         let layer = |out| {
-            let mut layer = Linear::new(Packed::new(&data.weights.0, self.packing, self.n, self.k), out);
+            let mut layer = Linear::new(packed(&data.weights.0, self.packing), out);
             layer.bias = self.bias.then(|| Floats::f32(&data.bias));
             layer.gate = data
                 .gate
                 .as_ref()
                 .zip(self.gate)
-                .map(|(g, packing)| Gate { weights: Packed::new(&g.0, packing, self.n, self.k).into(), bias: None });
+                .map(|(g, packing)| Gate { weights: packed(&g.0, packing).into(), bias: None });
             if self.residual {
                 layer.residual = Residual::Rows(&data.residual);
             }
@@ -123,30 +138,34 @@ fn pool(threads: usize) -> Pool {
     Pool::new(&PoolOptions { threads, ..PoolOptions::default() }).expect("threads start")
 }
 
+/// The formats of weights: all but that of minima.
+const WEIGHTS: usize = Packing::ALL.len() - 1;
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn few_rows_are_exact_products_of_quantised_values(
-        m in 1usize..9, n in 1usize..140, k in 1usize..300, packing in 0usize..5, bias: bool,
-        gate in 0usize..8, residual: bool, threads in 1usize..4, seed: u64,
+        m in 1usize..9, n in 1usize..140, k in 1usize..600, packing in 0..WEIGHTS, bias: bool,
+        gate in 0..2 * WEIGHTS, minima: bool, residual: bool, threads in 1usize..4, seed: u64,
     ) {
-        let gate = Packing::ALL.get(gate).copied().filter(|g| (g.bits == Bits::Six) == (Packing::ALL[packing].bits == Bits::Six));
-        Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, residual, seed }.check(&pool(threads));
+        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| (g.bits == Bits::Six) == (Packing::ALL[packing].bits == Bits::Six));
+        Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, minima, residual, seed }.check(&pool(threads));
     }
 
     #[test]
     fn many_rows_are_exact_products_of_quantised_values(
-        m in 9usize..80, n in 1usize..200, k in 1usize..700, packing in 0usize..5, bias: bool,
-        gate in 0usize..8, residual: bool, threads in 1usize..4, seed: u64,
+        m in 9usize..80, n in 1usize..200, k in 1usize..700, packing in 0..WEIGHTS, bias: bool,
+        gate in 0..2 * WEIGHTS, minima: bool, residual: bool, threads in 1usize..4, seed: u64,
     ) {
-        let gate = Packing::ALL.get(gate).copied().filter(|g| (g.bits == Bits::Six) == (Packing::ALL[packing].bits == Bits::Six));
-        Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, residual, seed }.check(&pool(threads));
+        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| (g.bits == Bits::Six) == (Packing::ALL[packing].bits == Bits::Six));
+        Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, minima, residual, seed }.check(&pool(threads));
     }
 
     #[test]
-    fn the_error_against_floats_is_as_promised(m in 1usize..20, k in 1usize..400, packing in 0usize..5, seed: u64) {
-        let problem = Problem { m, n: 20, k, packing: Packing::ALL[packing], bias: false, gate: None, residual: false, seed };
+    fn the_error_against_floats_is_as_promised(m in 1usize..20, k in 1usize..400, packing in 0..WEIGHTS, minima: bool, seed: u64) {
+        let packing = Packing::ALL[packing];
+        let problem = Problem { m, n: 20, k, packing, bias: false, gate: None, minima, residual: false, seed };
         let data = problem.data();
         let exact: Vec<f64> = data.x.iter().map(|&x| x.into()).collect();
         let expected = problem.reference(&data, &exact);
@@ -170,7 +189,11 @@ fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
     for m in [16, 255, 256, 257, 264, 300] {
         for (n, k, packing) in [(97, 256, 0), (48, 512, 1), (33, 544, 2), (1, 600, 3), (50, 300, 4), (33, 768, 4)] {
             let packing = Packing::ALL[packing];
-            Problem { m, n, k, packing, bias: true, gate: None, residual: true, seed: 7 }.check(&pool);
+            Problem { m, n, k, packing, bias: true, gate: None, minima: false, residual: true, seed: 7 }.check(&pool);
+        }
+        for (n, k, packing) in [(33, 768, 5), (97, 320, 5), (20, 512, 6), (50, 300, 7)] {
+            let packing = Packing::ALL[packing];
+            Problem { m, n, k, packing, bias: true, gate: None, minima: true, residual: true, seed: 7 }.check(&pool);
         }
     }
 }
@@ -179,9 +202,10 @@ fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
 fn large_x_is_quantised_by_all_threads_together() {
     let pool = pool(3);
     for m in [3, 8] {
-        let base =
-            Problem { m, n: 40, k: 6000, packing: Packing::ALL[0], bias: false, gate: None, residual: false, seed: 5 };
-        base.check(&pool);
+        for (packing, minima) in [(Packing::ALL[0], false), (Packing::ALL[5], true)] {
+            Problem { m, n: 40, k: 6000, packing, bias: false, gate: None, minima, residual: false, seed: 5 }
+                .check(&pool);
+        }
     }
 }
 

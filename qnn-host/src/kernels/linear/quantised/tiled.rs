@@ -2,13 +2,13 @@
 //! multiplied with all panels of quantised rows in register tiles.
 //!
 //! *Scratch of a thread*: opened weights `[group][block][8 quads][64]` (two quads at a time in the unit's own order), their
-//! scales `[group][block][16]` (6 bits: one for each half of a block) f32, and the products of a layer and of its gate,
+//! scales `[group][block][16]` (6 bits: one for each half of a block; with minima: the scales, then the minima) f32, and the products of a layer and of its gate,
 //! `[panel][row][groups * 16]` f32.
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
-use super::super::super::q6_k;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP};
+use super::super::super::{k_blocks, q6_k};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
@@ -25,6 +25,10 @@ const BLOCK_ROWS: usize = 256;
 const OPEN_BYTES: usize = 512;
 /// Opened scales of a group: one or two for each block of each row.
 const GROUP_SCALES: usize = 2 * OPEN_BLOCKS * GROUP;
+/// Where opened minima of a group begin, behind its scales.
+const LESS_AT: usize = OPEN_BLOCKS * GROUP;
+/// Starts of sums with weights that are 0 or more.
+const ZEROS: [i32; 4] = [0; 4];
 /// Floats of opened weights.
 const OPEN_LEN: usize = MAX_GROUPS * OPEN_BLOCKS * OPEN_BYTES / 4;
 /// Floats of opened scales.
@@ -140,6 +144,11 @@ unsafe fn products<D: Dot>(
                     Bits::Four => open_blocks::<D, true>(d, from, count, by_block, opened, scales),
                     Bits::Six => open_six(d, from, opened, scales),
                     Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, opened, scales),
+                    bits => {
+                        let minima = w.minima(group0 + group);
+                        let minima = minima.map(|at| at.add(block0 / stretch_blocks * k_blocks::BLOCKS_AT));
+                        open_k_blocks(d, bits, from, minima, opened, scales);
+                    }
                 }
             }
         }
@@ -161,13 +170,14 @@ unsafe fn products<D: Dot>(
                     acts: acts.add(len_bytes(panel * D::TILE.0, blocks)),
                     block0,
                     blocks: count,
-                    four: packing.bits == Bits::Four,
+                    bits: packing.bits,
                     to: to.add(panel * D::TILE.0 * groups * GROUP),
                 };
                 match (packing.bits, by_block) {
-                    (Bits::Six, _) => by_shape::<D, true, 2>(d, groups, tile),
-                    (_, true) => by_shape::<D, true, 1>(d, groups, tile),
-                    (_, false) => by_shape::<D, false, 1>(d, groups, tile),
+                    (Bits::Six, _) => by_shape::<D, true, 2, false>(d, groups, tile),
+                    (_, true) if w.minima(group0).is_some() => by_shape::<D, true, 1, true>(d, groups, tile),
+                    (_, true) => by_shape::<D, true, 1, false>(d, groups, tile),
+                    (_, false) => by_shape::<D, false, 1, false>(d, groups, tile),
                 }
             }
         }
@@ -250,6 +260,46 @@ unsafe fn open_six<D: Dot>(d: D, from: *const u8, opened: *mut u8, scales: *mut 
     }
 }
 
+/// Opens a stretch of weights with steps for each block at `from`, and their minima if there are any.
+///
+/// # Safety
+/// It is readable, and what is opened writable.
+#[inline(always)]
+unsafe fn open_k_blocks<D: Dot>(
+    d: D,
+    bits: Bits,
+    from: *const u8,
+    minima: Option<*const u8>,
+    opened: *mut u8,
+    scales: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (part, from) in std::iter::once(from).chain(minima).enumerate() {
+            let row_scales = d.load_group(from.cast());
+            for block in 0..k_blocks::BLOCKS {
+                let steps = d.load_group_i8(from.add(k_blocks::STEPS_AT + block * GROUP).cast());
+                d.store_group(scales.add(part * LESS_AT + block * GROUP), d.mul(steps, row_scales));
+            }
+        }
+        let bytes = k_blocks::block_bytes(bits);
+        for block in 0..k_blocks::BLOCKS {
+            let (from, to) = (from.add(k_blocks::BLOCKS_AT + block * bytes), opened.add(block * OPEN_BYTES));
+            let upper = d.load(if bits == Bits::UFive { from.add(k_blocks::NIBBLES) } else { from });
+            let open = |weights, quad: usize| match bits {
+                Bits::UFive => d.five(weights, upper, quad as u32),
+                Bits::Levels => d.levels(weights, &k_blocks::LEVELS),
+                _ => weights,
+            };
+            for i in [0, 2] {
+                let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
+                d.store_opened(to.add(64 * i), open(d.low(a), i), open(d.low(b), i + 1));
+                d.store_opened(to.add(64 * (i + 4)), open(d.high(a), i + 4), open(d.high(b), i + 5));
+            }
+        }
+    }
+}
+
 /// The operands of a register tile.
 #[derive(Clone, Copy)]
 struct Tile {
@@ -262,8 +312,7 @@ struct Tile {
     /// The first block.
     block0: usize,
     blocks: usize,
-    /// Weights are of 4 bits.
-    four: bool,
+    bits: Bits,
     /// The panel's products, rows as wide as the groups, to add to.
     to: *mut f32,
 }
@@ -271,37 +320,51 @@ struct Tile {
 /// # Safety
 /// The operands have the shapes of [`Tile`], panels of the unit's rows; `groups` are at most those of `D::TILE`.
 #[inline(always)]
-unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool, const PARTS: usize>(d: D, groups: usize, t: Tile) {
+unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool>(
+    d: D,
+    groups: usize,
+    t: Tile,
+) {
     // SAFETY: the caller's promise; each arm is the unit's own shape.
     unsafe {
         match (D::TILE, groups) {
-            ((4, 3), 3) => d.outline(TilePiece::<4, 3, BLOCK_SCALES, PARTS>(t)),
-            ((4, 3), 2) => d.outline(TilePiece::<4, 2, BLOCK_SCALES, PARTS>(t)),
-            ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES, PARTS>(t)),
-            _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES, PARTS>(t)),
+            ((4, 3), 3) => d.outline(TilePiece::<4, 3, BLOCK_SCALES, PARTS, LESS>(t)),
+            ((4, 3), 2) => d.outline(TilePiece::<4, 2, BLOCK_SCALES, PARTS, LESS>(t)),
+            ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES, PARTS, LESS>(t)),
+            _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES, PARTS, LESS>(t)),
         }
     }
 }
 
 /// [`tile`] as a function of its own.
-struct TilePiece<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize>(Tile);
+struct TilePiece<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool>(Tile);
 
-impl<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize> DotPiece
-    for TilePiece<R, G, BLOCK_SCALES, PARTS>
+impl<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool> DotPiece
+    for TilePiece<R, G, BLOCK_SCALES, PARTS, LESS>
 {
     #[inline(always)]
     unsafe fn run<D: Dot>(self, d: D) {
         // SAFETY: the caller's promise.
-        unsafe { tile::<D, R, G, BLOCK_SCALES, PARTS>(d, self.0) }
+        unsafe { tile::<D, R, G, BLOCK_SCALES, PARTS, LESS>(d, self.0) }
     }
 }
 
-/// `R` rows of a panel times `G` groups, added to the products; blocks have `PARTS` scales per row, 1 or 2.
+/// `R` rows of a panel times `G` groups, added to the products; blocks have `PARTS` scales per row, 1 or 2, and minima if `LESS`.
 ///
 /// # Safety
 /// The operands have the shapes of [`Tile`], panels of `R` rows.
 #[inline(always)]
-unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize>(d: D, t: Tile) {
+unsafe fn tile<
+    D: Dot,
+    const R: usize,
+    const G: usize,
+    const BLOCK_SCALES: bool,
+    const PARTS: usize,
+    const LESS: bool,
+>(
+    d: D,
+    t: Tile,
+) {
     for at in 0..t.blocks * PARTS {
         let (block, part) = (at / PARTS, at % PARTS);
         let record = Record::at(t.acts, R, t.block0 + block);
@@ -310,14 +373,20 @@ unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool,
         unsafe {
             let starts = match PARTS {
                 2 => record.start6(part, 0),
-                _ if t.four => record.start4(0),
-                _ => record.start8(0),
+                _ => match t.bits {
+                    Bits::Four => record.start4(0),
+                    Bits::UFour | Bits::UFive => ZEROS.as_ptr(),
+                    _ => record.start8(0),
+                },
             };
             let (first, quads) = (part * 4, BLOCK / 4 / PARTS);
             let opened = opened.add(64 * first);
             let sums = d.products::<R, G>(opened, OPEN_BLOCKS * OPEN_BYTES, record.quad(first, 0), quads, starts);
             let scales: [D::Group; G] = std::array::from_fn(|g| {
                 if BLOCK_SCALES { d.load_group(t.scales.add(g * GROUP_SCALES + at * GROUP)) } else { d.zero() }
+            });
+            let taken: [D::Group; G] = std::array::from_fn(|g| {
+                if LESS { d.load_group(t.scales.add(g * GROUP_SCALES + LESS_AT + at * GROUP)) } else { d.zero() }
             });
             for (r, sums) in sums.into_iter().enumerate() {
                 let x = *record.scale(r);
@@ -326,7 +395,7 @@ unsafe fn tile<D: Dot, const R: usize, const G: usize, const BLOCK_SCALES: bool,
                     let (sum, before) = (d.to_float(sum), d.load_group(to));
                     let after =
                         if BLOCK_SCALES { d.fma(sum, d.mul_splat(w, x), before) } else { d.fma_splat(sum, x, before) };
-                    d.store_group(to, after);
+                    d.store_group(to, if LESS { d.fma_splat(taken[g], *record.less(r), after) } else { after });
                 }
             }
         }

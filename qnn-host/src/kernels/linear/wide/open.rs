@@ -7,9 +7,9 @@ use half::f16;
 use super::super::super::Mat;
 use super::super::super::float::Float;
 use super::super::super::packed::{Bits, Packed, Scales};
-use super::super::super::q6_k;
 use super::super::super::rows::{RowElem, RowMat};
 use super::super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, pairs};
+use super::super::super::{k_blocks, q6_k};
 use super::chunk_steps;
 
 /// Tiles `step0 .. step0 + steps` along `k` of the outputs `n0 .. n0 + 16`, two tiles apart. Scales of rows are left out:
@@ -26,7 +26,8 @@ pub(super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, t
                 let to = to.add(2 * step * TILE_BYTES);
                 match packed.packing().bits {
                     Bits::Six => six(packed, n0 / TILE_ROWS, step0 + step, to),
-                    bits => block(packed, bits, n0 / TILE_ROWS, step0 + step, to),
+                    bits @ (Bits::Four | Bits::Eight) => block(packed, bits, n0 / TILE_ROWS, step0 + step, to),
+                    bits => k_block(packed, bits, n0 / TILE_ROWS, step0 + step, to),
                 }
             }
         } else if let Some(rows) = w.as_rows() {
@@ -119,6 +120,61 @@ unsafe fn six(w: Packed<'_>, group: usize, block: usize, to: *mut u8) {
     }
 }
 
+/// A block with steps, less its minima if it has some.
+///
+/// # Safety
+/// As [`tiles`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
+unsafe fn k_block(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut u8) {
+    const BLOCKS: usize = k_blocks::BLOCKS;
+    // SAFETY: the group has this stretch and block, and so have its minima.
+    unsafe {
+        let numbers = |stretch: *const u8| {
+            let steps = _mm_loadu_si128(stretch.add(k_blocks::STEPS_AT + block % BLOCKS * TILE_ROWS).cast());
+            _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), _mm512_loadu_ps(stretch.cast()))
+        };
+        let stretch = w.group(group).add(block / BLOCKS * w.packing().stretch_bytes());
+        let from = stretch.add(k_blocks::BLOCKS_AT + block % BLOCKS * k_blocks::block_bytes(bits));
+        let scale = numbers(stretch);
+        let less = match w.minima(group) {
+            Some(minima) => numbers(minima.add(block / BLOCKS * k_blocks::BLOCKS_AT)),
+            None => _mm512_setzero_ps(),
+        };
+        let low = |v| _mm512_and_si512(v, _mm512_set1_epi8(15));
+        if bits == Bits::UFour {
+            let grid = Grid::new(4, 0, scale).less(less);
+            for quad in 0..4 {
+                let both = _mm512_loadu_si512(from.add(64 * quad).cast());
+                grid.store::<19, 11, 3, 27>(both, to.add(128 * quad));
+                grid.store::<15, 7, 31, 23>(both, to.add(128 * (quad + 4)));
+            }
+            return;
+        }
+        if bits == Bits::UFive {
+            let grid = Grid::new(5, 0, scale).less(less);
+            // The fifth bit of quad `i` is at bit `i` of its byte, and goes to bit 4.
+            let mut upper = _mm512_loadu_si512(from.add(k_blocks::NIBBLES).cast());
+            for quad in 0..8 {
+                let lower = _mm512_loadu_si512(from.add(64 * (quad % 4)).cast());
+                let lower = low(if quad < 4 { lower } else { _mm512_srli_epi16::<4>(lower) });
+                let fifth = _mm512_and_si512(_mm512_slli_epi16::<4>(upper), _mm512_set1_epi8(0x10));
+                upper = _mm512_srli_epi16::<1>(upper);
+                grid.store::<18, 10, 2, 26>(_mm512_or_si512(lower, fifth), to.add(128 * quad));
+            }
+            return;
+        }
+        let grid = Grid::new(8, 128, scale);
+        let table = _mm512_broadcast_i32x4(_mm_loadu_si128(k_blocks::LEVELS.as_ptr().cast()));
+        let table = _mm512_xor_si512(table, _mm512_set1_epi8(i8::MIN));
+        for quad in 0..4 {
+            let both = _mm512_loadu_si512(from.add(64 * quad).cast());
+            grid.store::<15, 7, 31, 23>(_mm512_shuffle_epi8(table, low(both)), to.add(128 * quad));
+            let high = low(_mm512_srli_epi16::<4>(both));
+            grid.store::<15, 7, 31, 23>(_mm512_shuffle_epi8(table, high), to.add(128 * (quad + 4)));
+        }
+    }
+}
+
 /// From unsigned values to weights: as the first digits of a number `f = 1 + value / 2^bits`, a value is one instruction from
 /// `(value - offset) * scale = f * (2^bits * scale) - (2^bits + offset) * scale`, exactly: scales have at most 19 digits.
 struct Grid {
@@ -138,6 +194,13 @@ impl Grid {
             factor: _mm512_mul_ps(scale, _mm512_set1_ps(range as f32)),
             term: _mm512_mul_ps(scale, _mm512_set1_ps(-(range + offset) as f32)),
         }
+    }
+
+    /// The same, and a number taken off each weight.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn less(self, number: __m512) -> Self {
+        Self { term: _mm512_sub_ps(self.term, number), ..self }
     }
 
     /// Four values of each of 16 outputs, which come to the first digits when their 32 bits are rotated left by `A` to `D`: two

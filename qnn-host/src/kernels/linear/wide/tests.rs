@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::super::{Gate, Linear, Residual, linear, linear_on, scratch_len};
 use crate::kernels::packed::{Packed, Packing, Scales};
-use crate::kernels::testing::{encoded, isas, numbers, packed_numbers};
+use crate::kernels::testing::{encoded, isas, less, numbers, packed_minima, packed_numbers};
 use crate::kernels::{Float, Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, PoolOptions};
 
@@ -15,9 +15,11 @@ enum Kind {
     Floats(Float),
     Bytes,
     Packed(Packing),
+    /// With minima.
+    Less(Packing),
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 13] = [
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
     Kind::Bytes,
@@ -26,6 +28,11 @@ const KINDS: [Kind; 8] = [
     Kind::Packed(Packing::ALL[2]),
     Kind::Packed(Packing::ALL[3]),
     Kind::Packed(Packing::ALL[4]),
+    Kind::Packed(Packing::ALL[5]),
+    Kind::Packed(Packing::ALL[6]),
+    Kind::Packed(Packing::ALL[7]),
+    Kind::Less(Packing::ALL[5]),
+    Kind::Less(Packing::ALL[6]),
 ];
 
 /// Weights and what they stand for.
@@ -33,6 +40,7 @@ struct Weights {
     kind: Kind,
     bytes: Vec<u8>,
     scales: Vec<f32>,
+    minima: Vec<u8>,
     values: Vec<f32>,
 }
 
@@ -42,13 +50,17 @@ impl Weights {
         let (bytes, values) = match kind {
             Kind::Floats(ty) => encoded(&numbers(n * k, seed), ty, 0),
             Kind::Packed(packing) => packed_numbers(packing, n, k, seed),
+            Kind::Less(packing) => {
+                let (bytes, values) = packed_numbers(packing, n, k, seed);
+                (bytes, less(&values, &packed_minima(n, k, seed).1))
+            }
             Kind::Bytes => {
                 let bytes: Vec<i8> = numbers(n * k, seed).iter().map(|x| (x * 15.0) as i8).collect();
                 let values = bytes.iter().enumerate().map(|(i, &b)| f32::from(b) * scales[i / k]).collect();
                 (bytes.into_iter().map(i8::cast_unsigned).collect(), values)
             }
         };
-        Self { kind, bytes, scales, values }
+        Self { kind, bytes, scales, minima: packed_minima(n, k, seed).0, values }
     }
 
     fn mat(&self, n: usize, k: usize) -> Mat<'_> {
@@ -56,6 +68,7 @@ impl Weights {
             Kind::Floats(ty) => Mat::new(Floats::new(&self.bytes, ty), n, k),
             Kind::Bytes => Mat::quantised(&self.bytes, &self.scales, n, k),
             Kind::Packed(packing) => Packed::new(&self.bytes, packing, n, k).into(),
+            Kind::Less(packing) => Packed::new(&self.bytes, packing, n, k).with_minima(&self.minima).into(),
         }
     }
 

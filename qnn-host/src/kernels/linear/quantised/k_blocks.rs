@@ -1,0 +1,146 @@
+//! Few rows of `X` times weights of 4 or 5 bits with two levels of scales and, where they have them, minima, which
+//! [`super::direct`] uses for them: `X` times the minima is a sum of `X` over each block, known beforehand, times one number.
+
+use super::super::super::k_blocks::{BLOCKS, BLOCKS_AT, LEVELS, NIBBLES, STEPS_AT, block_bytes, stretch_bytes};
+use super::super::super::packed::Bits;
+use super::super::super::simd::Simd;
+use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
+use super::super::finish::MAX_CHUNK;
+use super::acts::Record;
+
+/// One group of weights and all rows of a panel.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) weights: *const u8,
+    pub(super) minima: Option<*const u8>,
+    pub(super) acts: *const u8,
+    pub(super) rows: usize,
+    /// Blocks of the panel; those of the weights are whole stretches.
+    pub(super) blocks: usize,
+    pub(super) to: *mut f32,
+}
+
+/// `to[row * MAX_CHUNK ..]` = the products of a row.
+///
+/// # Safety
+/// The panel (quantised for other weights than those of 6 bits) has `blocks` blocks and the group at least as many, of these
+/// bits; `to` has space.
+#[inline(always)]
+pub(super) unsafe fn run<D: Dot>(d: D, bits: Bits, operands: Operands) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (bits, operands.minima.is_some()) {
+            (Bits::UFour, true) => d.outline(Group::<UFOUR, true>(operands)),
+            (Bits::UFour, false) => d.outline(Group::<UFOUR, false>(operands)),
+            (Bits::UFive, true) => d.outline(Group::<UFIVE, true>(operands)),
+            (Bits::UFive, false) => d.outline(Group::<UFIVE, false>(operands)),
+            (Bits::Levels, _) => d.outline(Group::<LEVEL, false>(operands)),
+            (bits, _) => unreachable!("{bits:?} are no weights of this kind"),
+        }
+    }
+}
+
+const UFOUR: u8 = 0;
+const UFIVE: u8 = 1;
+const LEVEL: u8 = 2;
+
+/// The bits that a number stands for.
+const fn bits_of(kind: u8) -> Bits {
+    match kind {
+        UFOUR => Bits::UFour,
+        UFIVE => Bits::UFive,
+        _ => Bits::Levels,
+    }
+}
+
+/// Weights of a kind, less minima if `LESS`. Safe to run as [`run`] is, with weights of that kind, and minima if `LESS`.
+struct Group<const KIND: u8, const LESS: bool>(Operands);
+
+impl<const KIND: u8, const LESS: bool> DotPiece for Group<KIND, LESS> {
+    #[inline(always)]
+    unsafe fn run<D: Dot>(self, d: D) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.0.rows {
+                1 => self.times::<D, 1>(d, 1, 0),
+                2 => self.times::<D, 2>(d, 2, 0),
+                4 if D::TILE.1 >= 3 => self.times::<D, 4>(d, 4, 0),
+                8 if D::TILE.1 >= 3 => self.times::<D, 8>(d, 8, 0),
+                rows => (0..rows).step_by(2).for_each(|row| self.times::<D, 2>(d, rows, row)),
+            }
+        }
+    }
+}
+
+impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
+    /// Rows `row .. row + R` of the panel's `rows`.
+    ///
+    /// # Safety
+    /// As [`Group`]; the rows exist.
+    #[inline(always)]
+    unsafe fn times<D: Dot, const R: usize>(&self, d: D, rows: usize, row: usize) {
+        /// How far ahead of use weights are asked for, in bytes.
+        const AHEAD: usize = 4096;
+        /// Minima: as far ahead in columns, about.
+        const MINIMA_AHEAD: usize = 2 * BLOCKS_AT;
+        let bits = const { bits_of(KIND) };
+        let Operands { weights, minima, acts, blocks, to, .. } = self.0;
+        let minima = minima.unwrap_or(weights);
+        let mut results = [d.zero(); R];
+        for stretch in 0..blocks.div_ceil(BLOCKS) {
+            let start = weights.wrapping_add(stretch * stretch_bytes(bits));
+            let less = minima.wrapping_add(stretch * BLOCKS_AT);
+            let ask = |at: usize| d.float().prefetch(start.wrapping_add(at + AHEAD));
+            (0..BLOCKS_AT).step_by(64).for_each(ask);
+            if LESS {
+                (0..BLOCKS_AT).step_by(64).for_each(|at| d.float().prefetch(less.wrapping_add(at + MINIMA_AHEAD)));
+            }
+            // SAFETY: a stretch begins with its scales, also of minima if there are any.
+            let (row_scales, row_units) =
+                unsafe { (d.load_group(start.cast()), if LESS { d.load_group(less.cast()) } else { d.zero() }) };
+            for block in 0..BLOCKS.min(blocks - stretch * BLOCKS) {
+                let record = Record::at(acts, rows, stretch * BLOCKS + block);
+                let at = BLOCKS_AT + block * block_bytes(bits);
+                (at..at + block_bytes(bits)).step_by(64).for_each(ask);
+                // SAFETY: the stretch and its block exist in both operands, and in the minima.
+                unsafe {
+                    let from = start.add(at);
+                    let mut sums: [D::Sums; R] =
+                        std::array::from_fn(|r| d.sums(if KIND == LEVEL { *record.start8(row + r) } else { 0 }));
+                    let upper = d.load(if KIND == UFIVE { from.add(NIBBLES) } else { from });
+                    for i in 0..4 {
+                        let loaded = d.load(from.add(64 * i));
+                        for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
+                            let w = match KIND {
+                                UFIVE => d.five(w, upper, quad as u32),
+                                LEVEL => d.levels(w, &LEVELS),
+                                _ => w,
+                            };
+                            for (r, sum) in sums.iter_mut().enumerate() {
+                                *sum = d.dot(*sum, w, d.quad(record.quad(quad, row + r)));
+                            }
+                        }
+                    }
+                    // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
+                    let steps = d.load_group_i8(start.add(STEPS_AT + block * GROUP).cast());
+                    let scales = d.mul(steps, row_scales);
+                    let taken = if LESS {
+                        d.mul(d.load_group_i8(less.add(STEPS_AT + block * GROUP).cast()), row_units)
+                    } else {
+                        d.zero()
+                    };
+                    for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
+                        *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
+                        if LESS {
+                            *result = d.fma_splat(taken, *record.less(row + r), *result);
+                        }
+                    }
+                }
+            }
+        }
+        for (r, result) in results.into_iter().enumerate() {
+            // SAFETY: the products have space.
+            unsafe { d.store_group(to.add((row + r) * MAX_CHUNK), result) };
+        }
+    }
+}
