@@ -83,8 +83,9 @@ struct Read {
 const fn index(kind: KvKind, layer: usize) -> usize {
     2 * layer
         + match kind {
-            KvKind::Key => 0,
-            KvKind::Value => 1,
+            // Names of these graphs are never those of scales.
+            KvKind::Key | KvKind::KeyScale => 0,
+            KvKind::Value | KvKind::ValueScale => 1,
         }
 }
 
