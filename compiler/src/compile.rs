@@ -11,7 +11,8 @@ use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{
-    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, KvCacheType, Result, Splits, fs, own_weights, weight_files,
+    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, KvCacheType, Result, Splits, fs, own_weights,
+    weight_files,
 };
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;

@@ -3,7 +3,9 @@
 //! *Units*: AR, CL in tokens. *Invariants*: checked by [`CompileOptions::variants`] and [`CompileOptions::check`].
 
 use crate::{CompileError, HtpOptions, Result};
-pub use genie_bundle::manifest::{CacheUpdate, GraphKinds, KvCacheType, PdGraphs, PdUpdate, Precision, Splits, Weights};
+pub use genie_bundle::manifest::{
+    CacheUpdate, GraphKinds, KvCacheType, PdGraphs, PdUpdate, Precision, Splits, Weights,
+};
 use genie_types::{Ar, Cl, Variant};
 use std::path::PathBuf;
 

@@ -32,13 +32,11 @@ impl KvGeometry {
     /// When `head_dim` is not a multiple of [`KV_BLOCK`].
     pub fn in_blocks(n_layers: usize, n_heads: usize, head_dim: usize) -> Self {
         assert!(head_dim.is_multiple_of(KV_BLOCK), "heads of {head_dim} numbers are no whole blocks");
-        let rows = |kind, layer| {
-            KvTensor::new(kind, layer, n_heads, head_dim, KvDtype::U8).with_quant(1.0, -128).by_row()
-        };
+        let rows =
+            |kind, layer| KvTensor::new(kind, layer, n_heads, head_dim, KvDtype::U8).with_quant(1.0, -128).by_row();
         let scales = |kind, layer| KvTensor::new(kind, layer, n_heads, head_dim / KV_BLOCK, KvDtype::F16);
-        let of_layer = |layer| {
-            KvKind::ALL.map(|kind| if kind.is_scale() { scales(kind, layer) } else { rows(kind, layer) })
-        };
+        let of_layer =
+            |layer| KvKind::ALL.map(|kind| if kind.is_scale() { scales(kind, layer) } else { rows(kind, layer) });
         Self { splits: vec![SplitGeometry { tensors: (0..n_layers).flat_map(of_layer).collect() }] }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! Keys that have scales lie row by row, as values do: rows of 8-bit numbers, and for each block of [`KV_BLOCK`] of them a scale.
 
-use genie_types::{KV_BLOCK, DataFormat, Dtype, KvDtype, KvForm, KvKind, KvLayout, KvTensor, LayerIdx, Quant, TensorInfo};
+use genie_types::{
+    DataFormat, Dtype, KV_BLOCK, KvDtype, KvForm, KvKind, KvLayout, KvTensor, LayerIdx, Quant, TensorInfo,
+};
 
 use crate::error::{LayoutError, Near};
 use crate::layout::{CacheTensor, GraphKind, KvIdx};

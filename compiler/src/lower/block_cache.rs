@@ -114,13 +114,13 @@ fn quantised<S: GraphSink>(
     let scale = graph.converted(&at("scales_f16"), &scale, (graph.dtype(), Dtype::F16))?;
     let scale_dims = vec![kv, 1, n, d / KV_BLOCK];
     let out = (scales_name, Kind::Output);
-    let scale =
-        graph.typed_op((&at("scales_new"), "Reshape"), &[], &[&scale], out, scale_dims, Dtype::F16)?;
+    let scale = graph.typed_op((&at("scales_new"), "Reshape"), &[], &[&scale], out, scale_dims, Dtype::F16)?;
 
     let scale = one_each_block(graph, &at("scales_again"), &scale)?;
     let whole = graph.div(&at("exact"), &x, &scale)?;
     let encoded = |name: &str, dims: Vec<usize>| TensorInfo::new(name, dims, Dtype::UFixed8).with_quant(NUMBERS);
-    let numbers = graph.encoded_op((&at("numbers"), "Convert"), &whole, &encoded(&at("numbers_out"), dims), Kind::Native)?;
+    let numbers =
+        graph.encoded_op((&at("numbers"), "Convert"), &whole, &encoded(&at("numbers_out"), dims), Kind::Native)?;
     let info = encoded(numbers_name, vec![kv, 1, n, d]);
     let numbers = graph.encoded_op((&at("numbers_new"), "Reshape"), &numbers, &info, Kind::Output)?;
     product(graph, at, &numbers, &scale)

@@ -50,8 +50,8 @@ pub use views::SplitGuard;
 
 use crate::cells::{CellTable, SeqId};
 use crate::error::{KvError, Reason};
-use crate::group::Eviction;
 use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
+use crate::group::Eviction;
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::memory::MemorySource;
 use crate::mode::ModeKind;

@@ -225,7 +225,9 @@ impl<'a> Check<'a> {
                     return Err(self.keys_by_row(t, &[1, h, d, n]));
                 }
                 (KvKind::Key | KvKind::KeyScale, _) => return Err(self.shape(t, format!("[1, heads, width, {rows}]"))),
-                (KvKind::Value | KvKind::ValueScale, _) => return Err(self.shape(t, format!("[1, heads, {rows}, width]"))),
+                (KvKind::Value | KvKind::ValueScale, _) => {
+                    return Err(self.shape(t, format!("[1, heads, {rows}, width]")));
+                }
             };
             let expected = "float16, float32, or 8 or 16 bits without sign and with one scale";
             let dtype = match t.dtype {

@@ -193,11 +193,7 @@ impl Attention {
 }
 
 /// Keys or values of the past, wherever they are.
-fn in_place<'s>(
-    cx: &'s RunContext<'_>,
-    Table { src, grid }: &'s Table,
-    scales: Option<&'s [u8]>,
-) -> kernel::Rows<'s> {
+fn in_place<'s>(cx: &'s RunContext<'_>, Table { src, grid }: &'s Table, scales: Option<&'s [u8]>) -> kernel::Rows<'s> {
     match (*grid, scales) {
         (None, _) => cx.floats(src).into(),
         (Some(QuantGrid { offset, .. }), Some(scales)) => {

@@ -34,4 +34,3 @@ pub(super) fn of(m: &Match<'_>, rows: ValueId, head_dim: usize) -> Option<Blocks
         (by_block && are_inputs && steps_of_one && types).then_some(Blocks { numbers, scales })
     })
 }
-
