@@ -11,7 +11,8 @@ use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{
-    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, Result, Splits, fs, own_weights, weight_files,
+    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, KvCacheType, Result, Splits, fs, own_weights,
+    weight_files,
 };
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
@@ -80,6 +81,9 @@ pub(crate) fn compile_and_prove<T: Target>(
     let windows = Windows::of(spec, variants.iter().copied());
     if options.kinds.cache != CacheUpdate::Concat && matches!(windows, Windows::Group { .. }) {
         return Err(CompileError::ScatterWindows);
+    }
+    if options.kinds.kv_cache == KvCacheType::Q8_0 {
+        lower::block_cache::check(spec)?;
     }
     let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
     if let Some(positions) = spec.learned_positions.filter(|&positions| longest > positions) {

@@ -92,7 +92,7 @@ pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
 pub use options::{
-    AdapterSource, CacheUpdate, CompileOptions, GraphKinds, PdGraphs, PdUpdate, Precision, Splits, Weights,
+    AdapterSource, CacheUpdate, CompileOptions, GraphKinds, KvCacheType, PdGraphs, PdUpdate, Precision, Splits, Weights,
 };
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use qnn::{compile, compile_and_prove};

@@ -3,7 +3,9 @@
 //! *Units*: AR, CL in tokens. *Invariants*: checked by [`CompileOptions::variants`] and [`CompileOptions::check`].
 
 use crate::{CompileError, HtpOptions, Result};
-pub use genie_bundle::manifest::{CacheUpdate, GraphKinds, PdGraphs, PdUpdate, Precision, Splits, Weights};
+pub use genie_bundle::manifest::{
+    CacheUpdate, GraphKinds, KvCacheType, PdGraphs, PdUpdate, Precision, Splits, Weights,
+};
 use genie_types::{Ar, Cl, Variant};
 use std::path::PathBuf;
 
@@ -154,6 +156,19 @@ impl CompileOptions {
                 return Err(CompileError::HiddenStatesWith { what });
             }
         }
+        if self.kinds.kv_cache == KvCacheType::Q8_0 {
+            if let Some(htp) = &self.htp {
+                return Err(CompileError::BlockCacheForChip { target: htp.target() });
+            }
+            let others = [
+                (self.kinds.native_kv, "a cache in tiles"),
+                (self.kinds.cache != CacheUpdate::Concat, "graphs that write new rows into the past"),
+                (self.kinds.pd.is_some(), "fused graphs"),
+            ];
+            if let Some((_, what)) = others.into_iter().find(|(asked, _)| *asked) {
+                return Err(CompileError::BlockCacheWith { what });
+            }
+        }
         if self.kinds.embeddings_input && self.splits == Splits::LutDecoderLmhead {
             return Err(CompileError::EmbeddingsAndLut);
         }
@@ -179,6 +194,7 @@ impl CompileOptions {
             (self.kinds.embeddings_input, "embeddings as input"),
             (self.kinds.head_weight_input, "the LM head's weight as an input"),
             (self.kinds.native_kv, "a cache in tiles"),
+            (self.kinds.kv_cache == KvCacheType::Q8_0, "a cache in blocks"),
         ];
         if let Some(htp) = self.htp.as_ref().filter(|_| pd.update == PdUpdate::Op) {
             return Err(CompileError::PdOpForChip { target: htp.target() });
@@ -292,6 +308,14 @@ mod tests {
             Case {
                 change: |o| (o.eagle_of, o.kinds.head_weight_input) = (Some("t".into()), true),
                 message: "hidden states do not go together with the LM head's weight as an input",
+            },
+            Case {
+                change: |o| (o.kinds.kv_cache, o.kinds.native_kv) = (KvCacheType::Q8_0, true),
+                message: "a cache of type q8_0 does not go together with a cache in tiles",
+            },
+            Case {
+                change: |o| (o.kinds.kv_cache, o.kinds.cache) = (KvCacheType::Q8_0, CacheUpdate::ScatterEach),
+                message: "a cache of type q8_0 does not go together with graphs that write new rows into the past",
             },
             Case {
                 change: |o| (o.kinds.embeddings_input, o.splits) = (true, Splits::LutDecoderLmhead),

@@ -39,7 +39,7 @@ fn kept_rows(image: &KvImage) -> Rows {
         for (i, head, dim) in (0..n * heads * dims).map(|e| (e / (heads * dims), e / dims % heads, e % dims)) {
             let at = match tensor.kind {
                 KvKind::Key => (head * dims + dim) * n + i,
-                KvKind::Value => (head * n + i) * dims + dim,
+                _ => (head * n + i) * dims + dim,
             };
             let x = (f64::from(data[at]) + f64::from(tensor.offset)) * f64::from(tensor.scale);
             let (key, value) = &mut rows[tensor.layer.0][cells[i].pos];

@@ -86,6 +86,35 @@ fn each_kind_gives_the_plain_bundles_tokens() {
 }
 
 #[test]
+fn a_cache_in_blocks_is_half_of_one_in_float16() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    model(folder, Family::Qwen3);
+    for (bundle, flags) in [("f16", [].as_slice()), ("blocks", &["--kv-cache", "q8_0", "--layers-per-split", "1"])] {
+        let shared = ["compile", "model", "-o", bundle, "--ar", "1,8", "--cl", "64", "-q"];
+        done(folder, &[&shared, flags].concat());
+        run(folder, bundle);
+        done(folder, &["doctor", bundle]);
+    }
+    assert_eq!(manifest(folder, "blocks")["options"]["kinds"], json!({"kv-cache": "q8_0"}));
+    let tensors = String::from_utf8(done(folder, &["inspect", "blocks", "--tensors"]).stdout).unwrap();
+    assert!(tensors.contains("past_key_scale_0_in") && tensors.contains("past_value_scale_1_out"), "{tensors}");
+    // Narrow heads, and what keeps rows otherwise.
+    TestModel::tiny(Family::Llama).write(&folder.join("model")).unwrap();
+    for (flags, words) in [
+        ([].as_slice(), "heads of whole blocks of 32 numbers"),
+        (&["--native-kv"], "does not go together with a cache in tiles"),
+        (&["--cache-update", "scatter-from"], "graphs that write new rows into the past"),
+        (&["--pd-total-lens", "4"], "a cache in blocks"),
+        (&["--soc", "sm8650"], "embedded backend"),
+    ] {
+        let refused = genie(folder, &[&["compile", "model", "-o", "x", "--kv-cache", "q8_0"], flags].concat());
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && error.contains(words), "{flags:?}: {error}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_its_flag() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

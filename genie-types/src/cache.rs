@@ -3,27 +3,55 @@
 //! *Shapes*: keys `[n_heads, 1, head_dim, n]` (sequence last), values `[n_heads, 1, n, head_dim]`; a tensor for a
 //! single head has `n_heads == 1`. Both read as *lines* of rows: a key line is one dimension of one head and its unit
 //! is an element, a value line is one head and its unit is a row of `head_dim` elements. Transposed values lie as keys.
+//! Where rows are kept in blocks of [`KV_BLOCK`] elements with a scale each (`q8_0`), keys lie as values do, and the scales are
+//! tensors of their own: `[n_heads, 1, n, head_dim / KV_BLOCK]`.
 
 use core::fmt;
 
 use crate::LayerIdx;
 
-/// Half of a cache entry.
+/// Elements of a row that share a scale, where rows are kept in blocks.
+pub const KV_BLOCK: usize = 32;
+
+/// Half of a cache entry, or the scales of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KvKind {
     /// Kept transposed: `[n_heads, 1, head_dim, n]`.
     Key,
     /// Kept row by row: `[n_heads, 1, n, head_dim]`.
     Value,
+    /// Scales of keys that are kept in blocks, row by row.
+    KeyScale,
+    /// Scales of values that are kept in blocks, row by row.
+    ValueScale,
 }
 
 impl KvKind {
-    /// `key` or `value`, as in tensor names.
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Key, Self::Value, Self::KeyScale, Self::ValueScale];
+
+    /// `key`, `value`, `key_scale` or `value_scale`, as in tensor names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Key => "key",
             Self::Value => "value",
+            Self::KeyScale => "key_scale",
+            Self::ValueScale => "value_scale",
         }
+    }
+
+    /// The scales of these rows; `None` for scales.
+    pub const fn scales(self) -> Option<Self> {
+        match self {
+            Self::Key => Some(Self::KeyScale),
+            Self::Value => Some(Self::ValueScale),
+            Self::KeyScale | Self::ValueScale => None,
+        }
+    }
+
+    /// Whether these are scales rather than rows.
+    pub const fn is_scale(self) -> bool {
+        self.scales().is_none()
     }
 }
 
@@ -82,7 +110,7 @@ impl KvDtype {
 pub enum KvLayout {
     /// `[n_heads, 1, head_dim, n]`, sequence last: keys, and the values of graphs that want them transposed.
     HeadDimSeq,
-    /// `[n_heads, 1, n, head_dim]`: values.
+    /// `[n_heads, 1, n, head_dim]`: values, scales, and keys in blocks.
     HeadSeqDim,
 }
 
@@ -91,7 +119,7 @@ impl KvLayout {
     pub const fn of(kind: KvKind) -> Self {
         match kind {
             KvKind::Key => Self::HeadDimSeq,
-            KvKind::Value => Self::HeadSeqDim,
+            KvKind::Value | KvKind::KeyScale | KvKind::ValueScale => Self::HeadSeqDim,
         }
     }
 }
@@ -103,9 +131,9 @@ pub struct KvTensor {
     pub layer: LayerIdx,
     /// The head, for a tensor that holds just one.
     pub head: Option<usize>,
-    /// Key or value.
+    /// Key, value, or the scales of one.
     pub kind: KvKind,
-    /// How its rows lie; [`KvLayout::of`] the kind unless a graph wants its values transposed.
+    /// How its rows lie; [`KvLayout::of`] the kind unless a graph wants its values transposed, or its keys by row.
     pub layout: KvLayout,
     /// Heads in this tensor.
     pub n_heads: usize,
@@ -132,6 +160,12 @@ impl KvTensor {
     #[must_use]
     pub const fn transposed(self) -> Self {
         Self { layout: KvLayout::HeadDimSeq, ..self }
+    }
+
+    /// The same tensor row by row: keys in blocks.
+    #[must_use]
+    pub const fn by_row(self) -> Self {
+        Self { layout: KvLayout::HeadSeqDim, ..self }
     }
 
     /// The same tensor in the layout of its kind: how snapshots hold it.
@@ -216,5 +250,15 @@ mod tests {
         assert_eq!(key.pad_element(), ([128, 0, 0, 0], 1));
         let value = KvTensor::new(KvKind::Value, 0, 2, 32, KvDtype::F16).for_head(1);
         assert_eq!((value.n_lines(), value.unit_bytes(), value.name().as_str()), (1, 64, "past_value_0_h1"));
+    }
+
+    #[test]
+    fn rows_in_blocks_take_eight_and_a_half_bits_for_each_number() {
+        let key = KvTensor::new(KvKind::Key, 0, 2, 64, KvDtype::U8).with_quant(1.0, -128).by_row();
+        let scales = KvTensor::new(KvKind::KeyScale, 0, 2, 64 / KV_BLOCK, KvDtype::F16);
+        assert_eq!((key.n_lines(), key.unit_bytes(), scales.n_lines(), scales.unit_bytes()), (2, 64, 2, 4));
+        assert_eq!((key.rows_bytes(1) + scales.rows_bytes(1)) * 8 * 2, 17 * 2 * 64);
+        assert_eq!((scales.name().as_str(), scales.canonical()), ("past_key_scale_0", scales));
+        assert!(KvKind::ALL.iter().all(|kind| kind.scales().is_none_or(KvKind::is_scale)));
     }
 }

@@ -36,7 +36,7 @@ pub mod rope;
 pub mod tensor;
 pub mod variant;
 
-pub use cache::{KvDtype, KvForm, KvKind, KvLayout, KvTensor};
+pub use cache::{KV_BLOCK, KvDtype, KvForm, KvKind, KvLayout, KvTensor};
 pub use dtype::Dtype;
 pub use ids::{GraphIdx, LayerIdx, SplitIdx, TokenId};
 pub use positions::PositionKind;

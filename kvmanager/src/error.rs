@@ -169,6 +169,9 @@ pub enum Reason {
         /// The narrowest head.
         head_dim: usize,
     },
+    /// Keys whose numbers are not what their bytes say alone.
+    #[error("keys are kept in blocks with scales, and only whole rows of them are moved")]
+    KeysInBlocks,
     /// Too few free rows for copies.
     #[error("{needed} rows to copy in group {group}, {free} free")]
     TooFewRows {

@@ -288,7 +288,7 @@ fn keydiff_keeps_the_rows_that_score_best() {
                 for view in guard.views() {
                     let at = |dim: usize, col: usize| match view.spec.kind {
                         kvmanager::KvKind::Key => dim * 15 + col,
-                        kvmanager::KvKind::Value => col * 2 + dim,
+                        _ => col * 2 + dim,
                     };
                     let read = |i: usize| f32::from_le_bytes(view.past[i * 4..i * 4 + 4].try_into().unwrap()) as u32;
                     let mut held: Vec<_> =

@@ -1,6 +1,10 @@
 //! Cache geometry: the same in every variant, and whether the past is concatenated or scattered into.
+//!
+//! Keys that have scales lie row by row, as values do: rows of 8-bit numbers, and for each block of [`KV_BLOCK`] of them a scale.
 
-use genie_types::{DataFormat, Dtype, KvDtype, KvForm, KvKind, KvLayout, KvTensor, LayerIdx, Quant, TensorInfo};
+use genie_types::{
+    DataFormat, Dtype, KV_BLOCK, KvDtype, KvForm, KvKind, KvLayout, KvTensor, LayerIdx, Quant, TensorInfo,
+};
 
 use crate::error::{LayoutError, Near};
 use crate::layout::{CacheTensor, GraphKind, KvIdx};
@@ -63,16 +67,17 @@ fn outputs<'a>(draft: &Draft<'a>) -> Result<Vec<Found<'a>>, LayoutError> {
     let mut found = Vec::new();
     for (tag, info) in draft.tagged_outputs() {
         let OutTag::Kv(group, name) = tag else { continue };
-        let geometry = Geometry::of(draft, info, name.kind)?;
+        let layout = layout(draft, group, &name);
+        let geometry = Geometry::of(draft, info, layout)?;
         if geometry.seq != draft.ar.get() {
-            return Err(draft.shape_error(info, extents(draft, name.kind, &format!("AR = {}", draft.ar))));
+            return Err(draft.shape_error(info, extents(draft, layout, &format!("AR = {}", draft.ar))));
         }
-        let (dtype, scale, offset) = encoding(draft, info)?;
+        let (dtype, scale, offset) = encoding(draft, info, name.kind)?;
         let tensor = KvTensor {
             layer: LayerIdx(name.layer),
             head: name.head,
             kind: name.kind,
-            layout: KvLayout::of(name.kind),
+            layout,
             n_heads: geometry.n_heads,
             head_dim: geometry.head_dim,
             dtype,
@@ -86,14 +91,63 @@ fn outputs<'a>(draft: &Draft<'a>) -> Result<Vec<Found<'a>>, LayoutError> {
     Ok(found)
 }
 
-/// Every key has its value and every value its key.
+/// How the rows of a tensor lie: those of keys with scales as values do.
+fn layout(draft: &Draft<'_>, group: usize, name: &KvName<'_>) -> KvLayout {
+    let is_scale = |tag: &OutTag<'_>| {
+        matches!(tag, OutTag::Kv(g, n) if (*g, n.layer, n.head) == (group, name.layer, name.head)
+            && n.kind == KvKind::KeyScale)
+    };
+    let in_blocks = name.kind == KvKind::Key && draft.outputs.iter().any(is_scale);
+    if in_blocks { KvLayout::HeadSeqDim } else { KvLayout::of(name.kind) }
+}
+
+/// Every key has its value and every value its key; scales go in pairs too, beside rows that they fit.
 fn check_values(draft: &Draft<'_>, here: &[Found<'_>]) -> Result<(), LayoutError> {
-    for ((group, layer, head, kind), _, info) in here {
-        let other = if *kind == KvKind::Key { KvKind::Value } else { KvKind::Key };
-        if here.binary_search_by_key(&(*group, *layer, *head, other), |(key, ..)| *key).is_err() {
-            let (mine, its) = if *kind == KvKind::Key { ("key_", "value_") } else { ("value_", "key_") };
-            return Err(unpaired(draft, &info.name, info.name.replacen(mine, its, 1)));
-        }
+    for ((group, layer, head, kind), tensor, info) in here {
+        let find = |other: KvKind| {
+            let at = here.binary_search_by_key(&(*group, *layer, *head, other), |(key, ..)| *key);
+            let name = || info.name.replacen(&format!("{}_", kind.name()), &format!("{}_", other.name()), 1);
+            at.map(|at| &here[at]).map_err(|_| unpaired(draft, &info.name, name()))
+        };
+        match kind {
+            KvKind::Key => find(KvKind::Value)?,
+            KvKind::Value => find(KvKind::Key)?,
+            KvKind::KeyScale => find(KvKind::ValueScale)?,
+            KvKind::ValueScale => find(KvKind::KeyScale)?,
+        };
+        let rows = match kind {
+            KvKind::Key | KvKind::Value => continue,
+            KvKind::KeyScale => find(KvKind::Key)?,
+            KvKind::ValueScale => find(KvKind::Value)?,
+        };
+        check_blocks(draft, &tensor.tensor, info, rows)?;
+    }
+    Ok(())
+}
+
+/// A scale for each block of a row, and rows of 8-bit numbers.
+fn check_blocks(
+    draft: &Draft<'_>,
+    scales: &KvTensor,
+    info: &TensorInfo,
+    (_, rows, rows_info): &Found<'_>,
+) -> Result<(), LayoutError> {
+    let (n_heads, head_dim) = (rows.tensor.n_heads, rows.tensor.head_dim);
+    if !head_dim.is_multiple_of(KV_BLOCK) {
+        let want = format!("rows of whole blocks of {KV_BLOCK} elements, since `{}` has scales of them", info.name);
+        return Err(draft.shape_error(rows_info, want));
+    }
+    if (scales.n_heads, scales.head_dim) != (n_heads, head_dim / KV_BLOCK) {
+        let want = format!(
+            "{n_heads} heads of {} scales, one for each {KV_BLOCK} elements of `{}`",
+            head_dim / KV_BLOCK,
+            rows_info.name
+        );
+        return Err(draft.shape_error(info, want));
+    }
+    if rows.tensor.dtype != KvDtype::U8 {
+        let (tensor, found) = (rows_info.name.as_str().into(), rows_info.dtype);
+        return Err(LayoutError::Dtype { at: draft.at(), tensor, expected: "ufixed8 or sfixed8 beside scales", found });
     }
     Ok(())
 }
@@ -125,7 +179,7 @@ fn past(
         let unread = draft.kind == GraphKind::DecoderPrefill;
         return if full || unread { Ok(()) } else { Err(unpaired(draft, &out.name, name)) };
     };
-    let geometry = Geometry::of(draft, input, tensor.kind)?;
+    let geometry = Geometry::of(draft, input, tensor.layout)?;
     if (geometry.n_heads, geometry.head_dim) != (tensor.n_heads, tensor.head_dim) {
         let want = format!("{} heads of {} elements, as `{}` has", tensor.n_heads, tensor.head_dim, out.name);
         return Err(draft.shape_error(input, want));
@@ -230,9 +284,9 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Heads first (with a 1 before or after them, or alone), then the two extents of [`KvKind`].
-    fn of(draft: &Draft<'_>, t: &TensorInfo, kind: KvKind) -> Result<Self, LayoutError> {
-        let wrong = || draft.shape_error(t, extents(draft, kind, "seq"));
+    /// Heads first (with a 1 before or after them, or alone), then the two extents of the layout.
+    fn of(draft: &Draft<'_>, t: &TensorInfo, layout: KvLayout) -> Result<Self, LayoutError> {
+        let wrong = || draft.shape_error(t, extents(draft, layout, "seq"));
         let n = t.dims.len();
         if !(3..=4).contains(&n) || t.dims.contains(&0) {
             return Err(wrong());
@@ -245,29 +299,34 @@ impl Geometry {
         };
         let n_heads = lead.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent)).filter(|_| fits);
         let n_heads = n_heads.ok_or_else(wrong)?;
-        let (seq, head_dim) = match kind {
-            KvKind::Key => (t.dims[n - 1], t.dims[n - 2]),
-            KvKind::Value => (t.dims[n - 2], t.dims[n - 1]),
+        let (seq, head_dim) = match layout {
+            KvLayout::HeadDimSeq => (t.dims[n - 1], t.dims[n - 2]),
+            KvLayout::HeadSeqDim => (t.dims[n - 2], t.dims[n - 1]),
         };
         Ok(Self { n_heads, head_dim, seq })
     }
 }
 
 /// The shape that a cache tensor must have, for messages.
-fn extents(draft: &Draft<'_>, kind: KvKind, seq: &str) -> String {
+fn extents(draft: &Draft<'_>, layout: KvLayout, seq: &str) -> String {
     let lead = match draft.batch {
         1 => "heads, 1".to_owned(),
         batch => format!("{batch}, heads"),
     };
-    match kind {
-        KvKind::Key => format!("[{lead}, head_dim, {seq}]"),
-        KvKind::Value => format!("[{lead}, {seq}, head_dim]"),
+    match layout {
+        KvLayout::HeadDimSeq => format!("[{lead}, head_dim, {seq}]"),
+        KvLayout::HeadSeqDim => format!("[{lead}, {seq}, head_dim]"),
     }
 }
 
 /// Type, scale and offset of the rows. The number zero must be a quantised value, since it fills empty rows.
-fn encoding(draft: &Draft<'_>, t: &TensorInfo) -> Result<(KvDtype, f32, i32), LayoutError> {
+/// Scales are floats.
+fn encoding(draft: &Draft<'_>, t: &TensorInfo, kind: KvKind) -> Result<(KvDtype, f32, i32), LayoutError> {
     let (dtype, max) = match t.dtype {
+        found if kind.is_scale() && !found.is_float() => {
+            let (tensor, expected) = (t.name.as_str().into(), "float16 or float32");
+            return Err(LayoutError::Dtype { at: draft.at(), tensor, expected, found });
+        }
         Dtype::F16 => (KvDtype::F16, None),
         Dtype::F32 => (KvDtype::F32, None),
         Dtype::UFixed8 => (KvDtype::U8, Some(u8::MAX.into())),

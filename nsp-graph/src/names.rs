@@ -42,12 +42,12 @@ pub fn is_weight(name: &str) -> bool {
     name.contains("weight")
 }
 
-/// The parts of `past_{key,value}_{layer}[_h{head}]_{in,out}`, with any group's prefix in place of `past_`.
+/// The parts of `past_{key,value}[_scale]_{layer}[_h{head}]_{in,out}`, with any group's prefix in place of `past_`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvName<'a> {
     /// Prefix of the cache group, underscore included.
     pub prefix: &'a str,
-    /// Key or value.
+    /// Key, value, or the scales of one.
     pub kind: KvKind,
     /// Layer, counted over the whole model.
     pub layer: usize,
@@ -85,21 +85,15 @@ impl<'a> KvName<'a> {
             (rest, last) = rest.rsplit_once('_')?;
         }
         let layer = number(last)?;
-        let (prefix, kind) = match rest.strip_suffix("key") {
-            Some(prefix) => (prefix, KvKind::Key),
-            None => (rest.strip_suffix("value")?, KvKind::Value),
-        };
+        let named = |kind: KvKind| rest.strip_suffix(kind.name()).map(|prefix| (prefix, kind));
+        let (prefix, kind) = KvKind::ALL.into_iter().find_map(named)?;
         prefix.ends_with('_').then_some(Self { prefix, kind, layer, head, is_input })
     }
 }
 
 impl core::fmt::Display for KvName<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let kind = match self.kind {
-            KvKind::Key => "key",
-            KvKind::Value => "value",
-        };
-        write!(f, "{}{kind}_{}", self.prefix, self.layer)?;
+        write!(f, "{}{}_{}", self.prefix, self.kind.name(), self.layer)?;
         if let Some(head) = self.head {
             write!(f, "_h{head}")?;
         }
@@ -147,6 +141,8 @@ mod tests {
             ("past_key_0_in", Some(("past_", KvKind::Key, 0, None, true))),
             ("past_value_31_out", Some(("past_", KvKind::Value, 31, None, false))),
             ("past_key_0_h1_in", Some(("past_", KvKind::Key, 0, Some(1), true))),
+            ("past_key_scale_0_in", Some(("past_", KvKind::KeyScale, 0, None, true))),
+            ("swa_value_scale_7_out", Some(("swa_", KvKind::ValueScale, 7, None, false))),
             ("swa_value_7_h12_out", Some(("swa_", KvKind::Value, 7, Some(12), false))),
             ("layer3_past_key_3_in", Some(("layer3_past_", KvKind::Key, 3, None, true))),
             ("past_key_in", None),

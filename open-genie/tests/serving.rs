@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use compiler::testmodel::TestModel;
-use compiler::{CompileOptions, Family, PdGraphs, PdUpdate};
+use compiler::{CompileOptions, Family, KvCacheType, PdGraphs, PdUpdate};
 use genie_bundle::manifest::Precision;
 use open_genie::serving::{Event, Finished, Request, RequestId, ServeOptions, Serving};
 use open_genie::{Bundle, Options, PrefixCacheOptions, Speculation, TokenId, open_backend};
@@ -16,6 +16,8 @@ struct Bundles {
     plain: PathBuf,
     /// Fused graphs only.
     fused: PathBuf,
+    /// Heads of 32, and the cache in blocks.
+    blocks: PathBuf,
 }
 
 fn bundles() -> &'static Bundles {
@@ -33,10 +35,20 @@ fn bundles() -> &'static Bundles {
             compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
             bundle
         };
+        let blocks = {
+            let (source, bundle) = (folder.path().join("wide"), folder.path().join("blocks"));
+            let model = TestModel { seed: 7, vocab: 320, head_dim: 32, ..TestModel::tiny(Family::Llama) };
+            model.write(&source).unwrap();
+            let mut options = CompileOptions::new(&source, &bundle);
+            (options.ars, options.cls) = (vec![1, 4, 8], vec![128]);
+            options.kinds.kv_cache = KvCacheType::Q8_0;
+            compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
+            bundle
+        };
         let plain = compiled("plain", None);
         let pd = PdGraphs { total_lens: vec![4, 8], update: PdUpdate::Host, only: true };
         let fused = compiled("fused", Some(pd));
-        Bundles { folder, plain, fused }
+        Bundles { folder, plain, fused, blocks }
     })
 }
 
@@ -84,7 +96,11 @@ fn serve(serving: &mut Serving, requests: Vec<Request>, mut seen: impl FnMut(&mu
 
 /// What each request has when it is alone, with plain graphs.
 fn alone() -> Vec<Vec<TokenId>> {
-    let mut serving = Bundle::read(&bundles().plain).unwrap().open_serving(&options(), None).unwrap();
+    alone_in(&bundles().plain)
+}
+
+fn alone_in(bundle: &PathBuf) -> Vec<Vec<TokenId>> {
+    let mut serving = Bundle::read(bundle).unwrap().open_serving(&options(), None).unwrap();
     let requests = requests(&mut serving);
     let tokens = |request| serve(&mut serving, vec![request], |_, _| ()).remove(0).reply.tokens;
     requests.into_iter().map(tokens).collect()
@@ -162,9 +178,23 @@ fn fused_graphs_serve_what_plain_ones_do() {
 }
 
 #[test]
+fn requests_share_a_cache_in_blocks() {
+    let bundle = &bundles().blocks;
+    let mut serving = Bundle::read(bundle).unwrap().open_serving(&options(), None).unwrap();
+    let requests = requests(&mut serving);
+    let found = serve(&mut serving, requests, |_, _| ());
+    assert_eq!(tokens(&found), alone_in(bundle));
+}
+
+#[test]
 fn a_slot_is_kept_in_a_file() {
-    let file = bundles().folder.path().join("slot.kvs");
-    let open = || Bundle::read(&bundles().plain).unwrap().open_serving(&options(), None).unwrap();
+    slot_in_a_file(&bundles().plain, "slot.kvs");
+    slot_in_a_file(&bundles().blocks, "blocks.kvs");
+}
+
+fn slot_in_a_file(bundle: &PathBuf, file: &str) {
+    let file = bundles().folder.path().join(file);
+    let open = || Bundle::read(bundle).unwrap().open_serving(&options(), None).unwrap();
     let mut serving = open();
     let request = requests(&mut serving).remove(0);
     let running = serving.start().unwrap();

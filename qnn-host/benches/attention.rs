@@ -3,7 +3,7 @@
 //! keys and values.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use qnn_host::kernels::attention::{Attention, QuantisedRows, Rows, Span, attention_on};
+use qnn_host::kernels::attention::{Attention, BLOCK, BlockRows, QuantisedRows, Rows, Span, attention_on};
 use qnn_host::kernels::{Float, Floats, Isa};
 use qnn_host::pool::{Pool, PoolOptions};
 
@@ -20,6 +20,10 @@ fn cache(layers: usize, len: usize) -> Vec<u8> {
 fn read_as<'a>(ty: &str, bytes: &'a [u8]) -> Rows<'a> {
     match ty {
         "u8" => Rows::Quantised(QuantisedRows { bytes, scale: 0.01, offset: -128 }),
+        "q8_0" => {
+            let (bytes, scales) = bytes.split_at(bytes.len() / (BLOCK + 2) * BLOCK);
+            Rows::Blocks(BlockRows { bytes, scales, offset: -128 })
+        }
         _ => Floats::new(bytes, Float::F16).into(),
     }
 }
@@ -46,9 +50,11 @@ fn benches(c: &mut Criterion) {
         }
         let q = vec![0.1f32; rows * HEADS * DIM];
         let mut out = vec![0.0; q.len()];
-        for (ty, size) in [("f16", 2), ("u8", 1)] {
-            let caches: Vec<_> =
-                past_bytes.chunks_exact(size * KV_HEADS * DIM * past).map(|b| read_as(ty, b)).collect();
+        for (ty, size) in [("f16", 2), ("u8", 1), ("q8_0", 1)] {
+            // Blocks have two bytes more.
+            let scales = if ty == "q8_0" { KV_HEADS * DIM * past / BLOCK * 2 } else { 0 };
+            let past_len = |size: usize| size * KV_HEADS * DIM * past + scales;
+            let caches: Vec<_> = past_bytes.chunks_exact(past_len(size)).map(|b| read_as(ty, b)).collect();
             let new = read_as("f16", &new_bytes);
             let mut turns = (0..layers).cycle();
             if rows == 1 {
@@ -73,6 +79,7 @@ fn benches(c: &mut Criterion) {
                         kv_heads: KV_HEADS,
                         dim: DIM,
                         scale: 1.0,
+                        keys_by_row: ty == "q8_0",
                         spans: &spans,
                         mask: Some(Floats::f32(&mask)),
                         out,

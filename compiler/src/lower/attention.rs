@@ -16,6 +16,7 @@
 //! Layers with a window may have a mask and cache tensors of their own, with fewer columns than m ([`Windows`]).
 //! Of each head the first elements are rotated, as many as the position tables have, in layers that rotate.
 
+use super::block_cache::Divisors;
 use super::cache_rows::{self, Slots};
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
@@ -23,6 +24,7 @@ use super::weights::{self, LayerWeights};
 use super::{LayerBuilder, Source, Split, WINDOW_GROUP, Windows, lora, norm};
 use crate::Result;
 use crate::family::{LOCAL_TABLES, LocalRope, ModelSpec};
+use genie_bundle::manifest::KvCacheType;
 use genie_types::Variant;
 use nsp_graph::names;
 
@@ -36,6 +38,8 @@ pub(super) struct SharedInputs<T> {
     /// That of layers with a window, where they are a cache group.
     local_mask: Option<TensorValue<T>>,
     pub(super) windows: Windows,
+    /// In graphs whose cache rows are in blocks; keys are then rows `[kv, 1, n, d]`, too.
+    pub(super) blocks: Option<Divisors<T>>,
     /// Where new rows go, in graphs that scatter them.
     pub(super) slots: Option<Slots<T>>,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
@@ -60,6 +64,10 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         graph: &mut Composer<S>,
     ) -> Result<Self> {
         let (format, slots) = (*format, Slots::declare(spec, variant, kinds.cache, graph)?);
+        let blocks = match kinds.kv_cache {
+            KvCacheType::Plain => None,
+            KvCacheType::Q8_0 => Some(Divisors::declare(graph)?),
+        };
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
         let dtype = graph.dtype();
         let apart = |layer| windows.is_apart(spec, layer);
@@ -113,6 +121,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         let mut constant = |name: &str, value: Option<f64>| value.map(|v| graph.scalar(name, v as f32)).transpose();
         Ok(Self {
             mask,
+            blocks,
             slots,
             local_mask,
             windows,
@@ -136,6 +145,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
             mask: None,
             local_mask: None,
             windows: Windows::Unused,
+            blocks: None,
             slots: None,
             tables,
             local_tables,
@@ -196,7 +206,8 @@ pub(super) fn lower<S: GraphSink>(
     finish(spec, layer, builder, weights, (mixed, shared))
 }
 
-/// `softmax(q k (* c) + mask) v` for queries `[kv, group, n, d]`, keys `[kv, 1, d, m]` and values `[kv, 1, m, d]`.
+/// `softmax(q k (* c) + mask) v` for queries `[kv, group, n, d]`, keys `[kv, 1, d, m]` (`[kv, 1, m, d]` where rows are in
+/// blocks) and values `[kv, 1, m, d]`.
 pub(super) fn attend<S: GraphSink>(
     graph: &mut Composer<S>,
     shared: &SharedInputs<S::Tensor>,
@@ -204,7 +215,10 @@ pub(super) fn attend<S: GraphSink>(
     [q, k, v]: [&TensorValue<S::Tensor>; 3],
     mask: &TensorValue<S::Tensor>,
 ) -> Result<TensorValue<S::Tensor>> {
-    let mut scores = graph.matmul(&at("scores"), q, k)?;
+    let mut scores = match shared.blocks {
+        None => graph.matmul(&at("scores"), q, k)?,
+        Some(_) => graph.matmul_transposed(&at("scores"), q, k)?,
+    };
     if let Some(scale) = &shared.scale {
         scores = graph.mul(&at("scaled"), &scores, scale, None)?;
     }

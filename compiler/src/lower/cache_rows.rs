@@ -2,13 +2,14 @@
 //!
 //! *Shapes* for AR = n, CL = m: keys `[kv, 1, d, n]`, values `[kv, 1, n, d]`; the past has m - n rows where rows are
 //! concatenated, m where they are scattered. `cache_index` is `[1]` (the first slot) or `[n]` (the slot of each row), int32.
+//! Rows in blocks lie otherwise: [`block_cache`].
 
 use super::LayerBuilder;
 use super::attention::SharedInputs;
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::weights::{LayerWeights, Linear, Norm};
-use super::{attention, lora, norm};
+use super::{attention, block_cache, lora, norm};
 use crate::Result;
 use crate::family::ModelSpec;
 use genie_bundle::manifest::CacheUpdate;
@@ -67,14 +68,14 @@ impl<T: Copy + core::fmt::Debug> Slots<T> {
 
 impl<T> SharedInputs<T> {
     /// Name of a cache tensor, with the prefix of its layer's group.
-    fn cache_name(&self, spec: &ModelSpec, kind: KvKind, layer: usize, is_input: bool) -> String {
+    pub(super) fn cache_name(&self, spec: &ModelSpec, kind: KvKind, layer: usize, is_input: bool) -> String {
         let prefix = self.windows.prefix(spec, layer);
         KvName { prefix, kind, layer, head: None, is_input }.to_string()
     }
 }
 
 /// Keys and values.
-type Rows<T> = (TensorValue<T>, TensorValue<T>);
+pub(super) type Rows<T> = (TensorValue<T>, TensorValue<T>);
 
 /// The weights that make keys and values, and the norm of the keys.
 type Projections<'a, T> = (&'a Linear<TensorValue<T>>, &'a Linear<TensorValue<T>>, Option<&'a TensorValue<T>>);
@@ -96,6 +97,9 @@ pub(super) fn new_rows<S: GraphSink>(
     let v = attention::heads(graph, &at("v"), v, None, n_kv_heads, spec)?;
     let n = v.dims[2];
     let k = shared.rotate(spec, layer, graph, &at("k_rope"), k)?;
+    if let Some(divisors) = &shared.blocks {
+        return block_cache::new_rows(spec, layer, graph, (shared, divisors), (k, v));
+    }
     let k = graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?;
     let name = shared.cache_name(spec, KvKind::Key, layer, false);
     let k = graph.reshape(&at("k_new"), &k, vec![n_kv_heads, 1, head_dim, n], Some(&name))?;
@@ -117,6 +121,10 @@ pub(super) fn with_past<S: GraphSink>(
         return Ok((k, v));
     }
     let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
+    if shared.blocks.is_some() {
+        let (past_k, past_v) = block_cache::past_rows(spec, layer, past, graph, shared)?;
+        return Ok((graph.concat(&at("k_all"), &past_k, &k, 2)?, graph.concat(&at("v_all"), &past_v, &v, 2)?));
+    }
     let past = if shared.slots.is_some() { past + v.dims[2] } else { past };
     let cache_name = |kind, is_input| shared.cache_name(spec, kind, layer, is_input);
     let (kv, d, dtype) = (spec.n_kv_heads, spec.head_dim, graph.dtype());

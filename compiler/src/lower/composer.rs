@@ -334,6 +334,48 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "ElementWiseMultiply", &[], &[a, b], a.dims.clone(), out)
     }
 
+    /// Quotient; `b` may be broadcast.
+    pub(super) fn div(
+        &mut self,
+        node: &str,
+        a: &TensorValue<S::Tensor>,
+        b: &TensorValue<S::Tensor>,
+    ) -> Result<TensorValue<S::Tensor>> {
+        self.op(node, "ElementWiseDivide", &[], &[a, b], a.dims.clone(), None)
+    }
+
+    /// Magnitude.
+    pub(super) fn abs(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
+        self.op(node, "ElementWiseAbs", &[], &[x], x.dims.clone(), None)
+    }
+
+    /// Floats of one type as those of another.
+    pub(super) fn converted(
+        &mut self,
+        node: &str,
+        x: &TensorValue<S::Tensor>,
+        (from, to): (Dtype, Dtype),
+    ) -> Result<TensorValue<S::Tensor>> {
+        if from == to {
+            return Ok(x.clone());
+        }
+        let out = format!("{node}_out");
+        self.typed_op((node, "Convert"), &[], &[x], (&out, Kind::Native), x.dims.clone(), to)
+    }
+
+    /// An op without parameters whose result has an encoding.
+    pub(super) fn encoded_op(
+        &mut self,
+        (node, op): (&str, &str),
+        x: &TensorValue<S::Tensor>,
+        info: &TensorInfo,
+        kind: Kind,
+    ) -> Result<TensorValue<S::Tensor>> {
+        let tensor = self.sink.tensor(info, kind)?;
+        self.sink.node(node, op, &[], &[x.tensor], &[tensor])?;
+        Ok(TensorValue { tensor, dims: info.dims.clone() })
+    }
+
     /// Hyperbolic tangent.
     pub(crate) fn tanh(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
         self.op(node, "Tanh", &[], &[x], x.dims.clone(), None)

@@ -7,6 +7,7 @@
 //! `model_layers_{last}_out`, both `[1, n, hidden]`. The final norm belongs to the LM head's split.
 
 mod attention;
+pub(crate) mod block_cache;
 mod blocks;
 mod cache_rows;
 mod composer;

@@ -15,6 +15,9 @@ pub struct GraphKinds {
     /// How new rows get into the cache.
     #[serde(skip_serializing_if = "CacheUpdate::is_plain")]
     pub cache: CacheUpdate,
+    /// How the numbers of cache rows are kept.
+    #[serde(skip_serializing_if = "KvCacheType::is_plain")]
+    pub kv_cache: KvCacheType,
     /// Cache tensors are in the tiles of the Hexagon matrix unit.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub native_kv: bool,
@@ -78,6 +81,23 @@ pub enum CacheUpdate {
     ScatterEach,
 }
 
+/// How the numbers of cache rows are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KvCacheType {
+    /// As floats of the model's precision.
+    #[default]
+    Plain,
+    /// As 8-bit numbers in blocks of 32 along a head, each with a scale in float16: 8.5 bits for each number.
+    Q8_0,
+}
+
+impl KvCacheType {
+    fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
+}
+
 impl CacheUpdate {
     fn is_plain(&self) -> bool {
         *self == Self::Concat
@@ -96,5 +116,7 @@ mod tests {
         assert_eq!(text(&kinds), r#"{"rows-only":[8],"cache":"scatter-each"}"#);
         assert_eq!(serde_json::from_str::<GraphKinds>(&text(&kinds)).unwrap(), kinds);
         assert!(GraphKinds::default().is_plain() && !kinds.is_plain());
+        let kinds = GraphKinds { kv_cache: KvCacheType::Q8_0, ..GraphKinds::default() };
+        assert_eq!(text(&kinds), r#"{"kv-cache":"q8_0"}"#);
     }
 }

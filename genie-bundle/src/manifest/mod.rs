@@ -7,7 +7,7 @@ mod graph_kinds;
 mod listed;
 
 pub use formats::{Precision, Splits, UnknownWord, Weights};
-pub use graph_kinds::{CacheUpdate, GraphKinds, PdGraphs, PdUpdate};
+pub use graph_kinds::{CacheUpdate, GraphKinds, KvCacheType, PdGraphs, PdUpdate};
 pub use listed::{ListedFile, listed_files};
 
 use std::collections::BTreeMap;

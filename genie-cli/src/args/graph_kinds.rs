@@ -1,7 +1,7 @@
 //! Flags of `genie compile` for kinds of graphs beside the plain ones.
 
 use clap::ValueEnum;
-use compiler::{CacheUpdate, GraphKinds, PdGraphs, PdUpdate};
+use compiler::{CacheUpdate, GraphKinds, KvCacheType, PdGraphs, PdUpdate};
 
 use super::number;
 
@@ -18,6 +18,9 @@ pub struct GraphKindArgs {
     /// How new rows get into the cache.
     #[arg(long, value_enum, default_value_t)]
     pub cache_update: CacheUpdateArg,
+    /// How the numbers of the KV cache are kept. For the embedded backend.
+    #[arg(long, value_enum, default_value_t)]
+    pub kv_cache: KvCacheArg,
     /// Keep the cache in the tiles of the Hexagon matrix unit. For the embedded backend: no tool at hand makes a chip's
     /// graphs of this kind.
     #[arg(long, conflicts_with = "soc")]
@@ -41,6 +44,17 @@ pub struct GraphKindArgs {
     /// Leave out the graphs of `--ar`: only those of `--pd-total-lens` are made.
     #[arg(long, requires = "pd_total_lens")]
     pub pd_only: bool,
+}
+
+/// How the numbers of the KV cache are kept.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum KvCacheArg {
+    /// As floats of `--precision`.
+    #[default]
+    Plain,
+    /// As 8-bit numbers in blocks of 32 along a head, each with a float16 scale: 8.5 bits for each number.
+    #[value(name = "q8_0")]
+    Q8_0,
 }
 
 /// How new rows get into the caches of a fused pair.
@@ -77,6 +91,10 @@ impl GraphKindArgs {
                 CacheUpdateArg::Concat => CacheUpdate::Concat,
                 CacheUpdateArg::ScatterFrom => CacheUpdate::ScatterFrom,
                 CacheUpdateArg::ScatterEach => CacheUpdate::ScatterEach,
+            },
+            kv_cache: match self.kv_cache {
+                KvCacheArg::Plain => KvCacheType::Plain,
+                KvCacheArg::Q8_0 => KvCacheType::Q8_0,
             },
             native_kv: self.native_kv,
             head_weight_input: self.lmhead_weight_input,

@@ -266,6 +266,8 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::ZeroLayersPerSplit
         | CompileError::LayersPerSplitInMono { .. }
         | CompileError::OneFileForChip { .. }
+        | CompileError::BlockCacheForChip { .. }
+        | CompileError::BlockCacheWith { .. }
         | CompileError::AdapterName { .. }
         | CompileError::AdapterTwice { .. }
         | CompileError::TestModel { .. } => Some("invalid-argument"),
@@ -281,6 +283,7 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::UnsupportedValue { .. }
         | CompileError::UnknownKey { .. }
         | CompileError::UnsupportedDtype { .. }
+        | CompileError::HeadNotInBlocks { .. }
         | CompileError::NoBlocks { .. } => Some("unsupported-model"),
         CompileError::BadTokenizer { .. } | CompileError::Tokenizer(_) | CompileError::NoTokenizer { .. } => {
             Some("invalid-tokenizer")

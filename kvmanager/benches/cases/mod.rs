@@ -1,5 +1,5 @@
-//! The moves that both benches time, each with the bytes it has to move: two Llama geometries at CL 4,096, uint8 and
-//! float16.
+//! The moves that both benches time, each with the bytes it has to move: two Llama geometries at CL 4,096, uint8,
+//! float16 and q8_0.
 //!
 //! Trap: the keys of one token are one element in each of `heads * head_dim` lines, so an append of one token writes
 //! that many lines of the processor's cache, 64 bytes for each 1 or 2. `lines_bytes` says how much that is: no layout
@@ -39,8 +39,11 @@ pub struct Case {
 pub fn models() -> Vec<Model> {
     let mut models = Vec::new();
     for (model, layers, heads, dim) in [("1B", 16, 8, 64), ("8B", 32, 8, 128)] {
-        for (name, dtype) in [("u8", KvDtype::U8), ("f16", KvDtype::F16)] {
-            let geometry = KvGeometry::uniform(layers, heads, dim, dtype);
+        for (name, geometry) in [
+            ("u8", KvGeometry::uniform(layers, heads, dim, KvDtype::U8)),
+            ("f16", KvGeometry::uniform(layers, heads, dim, KvDtype::F16)),
+            ("q8_0", KvGeometry::in_blocks(layers, heads, dim)),
+        ] {
             let mut by_head = geometry.clone();
             let tensors = std::mem::take(&mut by_head.splits[0].tensors);
             by_head.splits[0].tensors =

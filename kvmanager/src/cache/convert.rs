@@ -85,6 +85,11 @@ pub fn check_shapes(from: &[KvTensor], to: &[KvTensor]) -> Result<(), KvError> {
             format!("those of a batch of {}", t.n_heads),
         );
     }
+    let in_blocks = |tensors: &[KvTensor]| tensors.iter().any(|t| t.kind.is_scale());
+    if in_blocks(from) != in_blocks(to) {
+        let words = |tensors| if in_blocks(tensors) { "in blocks with scales" } else { "one by one" };
+        return differs("numbers of the rows", words(to).into(), words(from).into());
+    }
     let (shapes, wanted) = (layers(from), layers(to));
     if shapes.len() != wanted.len() {
         let n_layers = |shapes: &[LayerShape]| shapes.chunk_by(|a, b| a.layer == b.layer).count().to_string();

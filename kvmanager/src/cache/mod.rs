@@ -51,6 +51,7 @@ pub use views::SplitGuard;
 use crate::cells::{CellTable, SeqId};
 use crate::error::{KvError, Reason};
 use crate::geometry::{KvForm, KvGeometry, KvKind, KvTensor};
+use crate::group::Eviction;
 use crate::keydiff::{KeyDiff, KeyScorer};
 use crate::memory::MemorySource;
 use crate::mode::ModeKind;
@@ -119,6 +120,8 @@ struct Settings {
     rope: Option<Arc<RopeSpec>>,
     scorer: Box<dyn KeyScorer>,
     min_head_dim: Option<usize>,
+    /// Keys are in blocks with scales: rows can be moved, not read.
+    in_blocks: bool,
     /// False when every variant has AR == CL: there is nothing to keep.
     keeps_rows: bool,
 }
@@ -159,13 +162,15 @@ impl KvCache {
             groups.iter().map(|g| (longest_past(&g.rule, &variants, keeps_rows), g.capacity)).collect();
         check(geometry, mode, &variants)?;
         let ar_max = variants.ar_max();
-        let min_head_dim = geometry.splits.iter().flat_map(|s| &s.tensors).map(|t| t.head_dim).min();
+        let tensors = || geometry.splits.iter().flat_map(|s| &s.tensors);
+        let min_head_dim = tensors().filter(|t| !t.kind.is_scale()).map(|t| t.head_dim).min();
+        let in_blocks = tensors().any(|t| t.kind == KvKind::KeyScale);
         let scorer = scorer.unwrap_or_else(|| Box::new(KeyDiff::default()));
         Ok(Self {
             store: Store::new(geometry, &lengths, ar_max, (mode, n_threads), on_rebind, memory.as_deref())?,
             groups,
             variants,
-            settings: Settings { holes, rope: rope.map(Arc::new), scorer, min_head_dim, keeps_rows },
+            settings: Settings { holes, rope: rope.map(Arc::new), scorer, min_head_dim, in_blocks, keeps_rows },
             variant: None,
             positions: Positions::default(),
             step: StepBuffers::with_capacity(ar_max),
@@ -278,8 +283,9 @@ impl KvCache {
     /// [`KvError::Worker`].
     pub fn moved_bytes(&mut self) -> Result<MovedBytes, KvError> {
         self.wait_all()?;
-        let of = |kind| self.store.tensors().filter(|t| t.spec.kind == kind).map(|t| t.moved).sum();
-        Ok(MovedBytes { keys: of(KvKind::Key), values: of(KvKind::Value) })
+        let of = |kind: KvKind| -> u64 { self.store.tensors().filter(|t| t.spec.kind == kind).map(|t| t.moved).sum() };
+        let with_scales = |kind: KvKind| of(kind) + kind.scales().map_or(0, of);
+        Ok(MovedBytes { keys: with_scales(KvKind::Key), values: with_scales(KvKind::Value) })
     }
 
     /// What shifting positions has cost since the last `clear`. Waits for all jobs.
@@ -368,6 +374,12 @@ fn check(geometry: &KvGeometry, mode: ModeKind, variants: &Variants) -> Result<(
         let scatter = variants.groups()[tensor.group].form == KvForm::Scatter;
         if scatter && matches!(mode, ModeKind::ShiftConcat(_) | ModeKind::PointerShift(_)) {
             return Err(KvError::UnfitTensor { mode: mode.name(), tensor: name, why: Reason::ScatterForm });
+        }
+        if tensor.kind == KvKind::KeyScale {
+            let scored = matches!(variants.groups()[tensor.group].long, Eviction::KeyDiff { .. });
+            if scored || matches!(mode, ModeKind::NativeKv(_)) {
+                return Err(KvError::UnfitTensor { mode: mode.name(), tensor: name, why: Reason::KeysInBlocks });
+            }
         }
         mode.mode().check(tensor).map_err(|why| KvError::UnfitTensor { mode: mode.name(), tensor: name, why })?;
     }

@@ -358,6 +358,9 @@ impl KvCache {
     }
 
     fn ensure_rope(&self, op: &'static str) -> Result<(), KvError> {
+        if self.settings.in_blocks {
+            return Err(self.refused(op, Reason::KeysInBlocks));
+        }
         let rope = self.settings.rope.as_ref().ok_or_else(|| self.refused(op, Reason::NoRope))?;
         let dims = rope.dims();
         match self.settings.min_head_dim.filter(|&head_dim| head_dim < dims) {

@@ -344,6 +344,53 @@ fn transposed_values_and_a_type_for_each_tensor_live_side_by_side() {
 }
 
 #[test]
+fn rows_in_blocks_move_with_their_scales() {
+    let geometry = KvGeometry::in_blocks(2, 2, 64);
+    let floats = KvGeometry::uniform(2, 2, 64, KvDtype::F16);
+    assert_eq!(geometry.rows_bytes(16), floats.rows_bytes(16) * 17 / 32, "8.5 bits for 16");
+    let variants = || grid(&[1, 8], &[32, 64], KvForm::Concat);
+    for mode in [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT] {
+        for n_threads in [0, 2] {
+            let mut kv =
+                KvCache::new(&geometry, variants(), KvOptions { mode, n_threads, ..KvOptions::default() }).unwrap();
+            assert_eq!(kv.buffer_bytes().unwrap(), KvCache::required_bytes(&geometry, &kv.variants, mode));
+            process(&mut kv, 41, &Policy::Lenient);
+            kv.rewind(A, 20).unwrap();
+            process(&mut kv, 3, &Policy::Lenient);
+            let image = kv.export().unwrap();
+            kv.clear().unwrap();
+            kv.import(&image).unwrap();
+            process(&mut kv, 5, &Policy::Lenient);
+            kv.rewind(A, 23).unwrap();
+            assert_eq!(kv.export().unwrap(), image);
+            // Rows of floats are not those of blocks.
+            let error = image.converted(&floats.splits[0].tensors, None).unwrap_err().to_string();
+            assert!(error.contains("in blocks with scales"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_reads_keys_is_refused_where_they_are_in_blocks() {
+    let geometry = KvGeometry::in_blocks(1, 2, 64);
+    let specs = || [spec(1, 32), spec(8, 32)];
+    let tiles = KvOptions { mode: ModeKind::NATIVE_KV, ..KvOptions::default() };
+    let error = KvCache::new(&geometry, Variants::new(specs(), KvForm::Concat, None).unwrap(), tiles).unwrap_err();
+    assert!(error.to_string().contains("native-kv cannot keep `past_key"), "{error}");
+    let long = Eviction::KeyDiff { sinks: 1, update_every: 1 };
+    let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
+    let variants = Variants::with_groups(specs(), vec![group], Some(100)).unwrap();
+    let error = KvCache::new(&geometry, variants, KvOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("keys are kept in blocks with scales"), "{error}");
+    let rope = Some(RopeSpec { frequencies: vec![1.0; 32], pairs: Default::default() });
+    let variants = Variants::new(specs(), KvForm::Concat, None).unwrap();
+    let mut kv = KvCache::new(&geometry, variants, KvOptions { rope, ..KvOptions::default() }).unwrap();
+    process(&mut kv, 9, &Policy::Lenient);
+    let error = kv.divide(A, 0..9, 2).unwrap_err();
+    assert!(error.to_string().contains("keys are kept in blocks with scales"), "{error}");
+}
+
+#[test]
 fn a_split_waits_for_its_own_jobs_only() {
     let mut kv = manager(grid(&[1, 8], &[32], KvForm::Concat), 3);
     process(&mut kv, 11, &Policy::Lenient);

@@ -83,8 +83,9 @@ struct Read {
 const fn index(kind: KvKind, layer: usize) -> usize {
     2 * layer
         + match kind {
-            KvKind::Key => 0,
-            KvKind::Value => 1,
+            // Names of these graphs are never those of scales.
+            KvKind::Key | KvKind::KeyScale => 0,
+            KvKind::Value | KvKind::ValueScale => 1,
         }
 }
 
@@ -223,8 +224,10 @@ impl<'a> Check<'a> {
                 (KvKind::Key, &[1, h, n, d]) if n == rows => {
                     return Err(self.keys_by_row(t, &[1, h, d, n]));
                 }
-                (KvKind::Key, _) => return Err(self.shape(t, format!("[1, heads, width, {rows}]"))),
-                (KvKind::Value, _) => return Err(self.shape(t, format!("[1, heads, {rows}, width]"))),
+                (KvKind::Key | KvKind::KeyScale, _) => return Err(self.shape(t, format!("[1, heads, width, {rows}]"))),
+                (KvKind::Value | KvKind::ValueScale, _) => {
+                    return Err(self.shape(t, format!("[1, heads, {rows}, width]")));
+                }
             };
             let expected = "float16, float32, or 8 or 16 bits without sign and with one scale";
             let dtype = match t.dtype {

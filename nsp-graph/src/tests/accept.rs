@@ -465,3 +465,17 @@ fn an_index_for_each_row() {
     let error = analyze(&bundle, &Options::default()).unwrap_err().to_string();
     assert!(error.contains("has shape [31], expected [1, 32] (AR, or 1)"), "{error}");
 }
+
+#[test]
+fn caches_in_blocks_have_keys_by_row_and_scales() {
+    use genie_types::{KvKind, KvLayout};
+    let mut bundle = Model::default().bundle(&[(1, 128), (32, 128)]);
+    super::fixture::in_blocks(&mut bundle);
+    let layout = analyze(&bundle, &Options::default()).unwrap();
+    let kv = &layout.splits[0].kv;
+    let kinds: Vec<_> = kv.iter().map(|t| (t.tensor.layer.0, t.tensor.kind)).collect();
+    assert_eq!(kinds, (0..2).flat_map(|layer| KvKind::ALL.map(|kind| (layer, kind))).collect::<Vec<_>>());
+    assert!(kv.iter().all(|t| t.tensor.layout == KvLayout::HeadSeqDim));
+    let widths: Vec<_> = kv[..4].iter().map(|t| (t.tensor.head_dim, t.tensor.pad_element().0[0])).collect();
+    assert_eq!(widths, [(32, 128), (32, 128), (1, 0), (1, 0)]);
+}

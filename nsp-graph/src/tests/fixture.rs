@@ -155,6 +155,24 @@ pub(super) fn graph_mut<'a>(bundle: &'a mut [BinaryGraphs], name: &str) -> &'a m
     bundle.iter_mut().flat_map(|b| &mut b.graphs).find(|g| g.name == name).expect("fixture has the graph")
 }
 
+/// The cache of all graphs in blocks of 32 numbers: keys by row, and scales.
+pub(super) fn in_blocks(bundle: &mut [BinaryGraphs]) {
+    for graph in bundle.iter_mut().flat_map(|b| &mut b.graphs) {
+        for list in [&mut graph.inputs, &mut graph.outputs] {
+            let mut scales = Vec::new();
+            for t in list.iter_mut().filter(|t| t.name.starts_with("past_")) {
+                if t.name.starts_with("past_key") {
+                    t.dims.swap(2, 3);
+                }
+                (t.dtype, t.quant) = (Dtype::UFixed8, Quant::PerTensor { scale: 1.0, offset: -128 });
+                let name = t.name.replacen("key_", "key_scale_", 1).replacen("value_", "value_scale_", 1);
+                scales.push(TensorInfo::new(name, [t.dims[0], 1, t.dims[2], t.dims[3] / 32], Dtype::F16));
+            }
+            list.append(&mut scales);
+        }
+    }
+}
+
 /// Drops a tensor from a graph.
 pub(super) fn drop_tensor(bundle: &mut [BinaryGraphs], graph: &str, name: &str) {
     let graph = graph_mut(bundle, graph);

@@ -2,7 +2,7 @@
 
 use genie_types::{DataFormat, Dtype, Quant, TensorInfo};
 
-use super::fixture::{Model, Part::*, drop_tensor, graph_mut, tensor};
+use super::fixture::{Model, Part::*, drop_tensor, graph_mut, in_blocks, tensor};
 use crate::*;
 
 const AR1: &str = "ar1_cl128_1_of_1";
@@ -408,4 +408,42 @@ fn garbage_gets_an_error_and_no_panic() {
         }
     }
     assert!(refused > 300, "{refused}");
+}
+
+/// Caches in blocks: scales that lack a partner or do not fit their rows.
+#[test]
+fn caches_in_blocks() {
+    let error = |bend: Bend| {
+        let mut bundle = Model::default().bundle(&[(1, 128), (32, 128)]);
+        in_blocks(&mut bundle);
+        bend(&mut bundle);
+        analyze(&bundle, &Options::default()).unwrap_err().to_string()
+    };
+    let cases: [(&[&str], Bend); 6] = [
+        (&["past_key_scale_1_in"], |b| drop_tensor(b, AR1, "past_key_scale_1_in")),
+        (&["past_value_scale_0_out"], |b| drop_tensor(b, AR32, "past_value_scale_0_out")),
+        // Without its scales a key has the sequence last.
+        (&["past_key_0_out", "head_dim"], |b| {
+            for name in
+                ["past_key_scale_0_in", "past_key_scale_0_out", "past_value_scale_0_in", "past_value_scale_0_out"]
+            {
+                drop_tensor(b, AR1, name);
+                drop_tensor(b, AR32, name);
+            }
+        }),
+        (&["past_key_scale_0_out", "2 heads of 1 scales", "`past_key_0_out`"], |b| {
+            tensor(b, AR1, "past_key_scale_0_out").dims[3] = 2;
+        }),
+        (&["past_value_scale_0_out", "float16 or float32"], |b| {
+            tensor(b, AR1, "past_value_scale_0_out").dtype = Dtype::UFixed8;
+        }),
+        (&["past_key_0_out", "ufixed8 or sfixed8 beside scales"], |b| {
+            let t = tensor(b, AR1, "past_key_0_out");
+            (t.dtype, t.quant) = (Dtype::F16, Quant::None);
+        }),
+    ];
+    for (words, bend) in cases {
+        let found = error(bend);
+        assert!(words.iter().all(|word| found.contains(word)), "{words:?} in {found}");
+    }
 }

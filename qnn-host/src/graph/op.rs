@@ -131,9 +131,11 @@ pub(crate) enum UpdatePlaces {
     Rows { axis: usize },
 }
 
-/// Operands: `q [kv_heads, group, rows, head_dim]`, `[past_k, past_v]`, `new_k, new_v`, `[mask [rows, past + new]]`.
+/// Operands: `q [kv_heads, group, rows, head_dim]`, `[past_k, past_v]`, `[past_k_scales, past_v_scales]`, `new_k, new_v`,
+/// `[mask [rows, past + new]]`.
 /// Keys are `[kv_heads, head_dim, n]` or, with `keys_by_row`, `[kv_heads, n, head_dim]`; values `[kv_heads, n, head_dim]`.
-/// Operands in a client buffer or a constant are read in place.
+/// Operands in a client buffer or a constant are read in place. With scales the past is one of 8-bit numbers in blocks, each of which
+/// has a `float16` scale: `[kv_heads, past, head_dim / 32]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct AttentionOp {
     pub(crate) kv_heads: usize,
@@ -145,6 +147,8 @@ pub(crate) struct AttentionOp {
     /// Multiplies the scores before the mask is added.
     pub(crate) scale: f32,
     pub(crate) keys_by_row: bool,
+    /// The past is in blocks with scales.
+    pub(crate) past_scales: bool,
     /// Queries are `[rows, kv_heads, group, head_dim]`.
     pub(crate) q_by_row: bool,
     /// So is the result.
@@ -155,12 +159,21 @@ pub(crate) struct AttentionOp {
 impl AttentionOp {
     /// Whether the vector kernel takes it.
     pub(crate) fn has_kernel(&self) -> bool {
-        !self.keys_by_row && self.head_dim <= kernels::attention::MAX_DIM
+        self.head_dim <= kernels::attention::MAX_DIM
     }
 
     /// Which operand the mask is, if there is one.
     pub(crate) fn mask_slot(&self) -> usize {
-        if self.past > 0 { 5 } else { 3 }
+        self.new_slot() + 2
+    }
+
+    /// Which operand the new keys are; the new values are the next.
+    pub(crate) fn new_slot(&self) -> usize {
+        match (self.past > 0, self.past_scales) {
+            (false, _) => 1,
+            (true, false) => 3,
+            (true, true) => 5,
+        }
     }
 }
 

@@ -26,16 +26,19 @@ pub(super) fn step(b: &StepBuilder<'_>, node: &Node, op: AttentionOp) -> Result<
     let mut next = || rest.next().ok_or_else(|| b.broken(node, "lacks operands"));
     let q = next()?.src;
     let past = if op.past > 0 { Some([next()?, next()?]) } else { None };
+    let scales = if op.past_scales { Some([next()?.src, next()?.src]) } else { None };
     let new = [next()?.src, next()?.src];
     let past_grids = past.as_ref().map_or([None; 2], |tables| tables.each_ref().map(|table| table.grid));
-    let first = if op.past > 0 { 3 } else { 1 };
     let mut grids = [None; 2];
-    for ((grid, past), i) in grids.iter_mut().zip(past_grids).zip(first..) {
+    for ((grid, past), i) in grids.iter_mut().zip(past_grids).zip(op.new_slot()..) {
         let rounding = b.graph.value(b.graph.root(b.input(node, i)?)).rounding;
         *grid = past.filter(|&past| rounding == Rounding::Quantised(past));
     }
     let mask = if op.mask { Some(next()?.src) } else { None };
-    Ok(Box::new(Attention { op, q, past, new, grids, mask, dst: b.dst(b.output(node)?) }))
+    if op.past_scales && !op.has_kernel() {
+        return Err(b.broken(node, "has scales that only the vector kernel reads"));
+    }
+    Ok(Box::new(Attention { op, q, past, scales, new, grids, mask, dst: b.dst(b.output(node)?) }))
 }
 
 /// Operands as [`AttentionOp`] lists them.
@@ -44,6 +47,8 @@ struct Attention {
     q: Src,
     /// 8-bit quantised values are read in place by the vector kernel only.
     past: Option<[Table; 2]>,
+    /// Those of the past's blocks.
+    scales: Option<[Src; 2]>,
     new: [Src; 2],
     /// That of the past, where the new ones were rounded to it.
     grids: [Option<QuantGrid>; 2],
@@ -86,7 +91,8 @@ impl Attention {
         let new = kernel::Span { keys, values, len: new };
         let mut both = [new; 2];
         if let Some(tables) = &self.past {
-            let [keys, values] = tables.each_ref().map(|table| in_place(cx, table));
+            let scales = |i: usize| self.scales.as_ref().map(|scales| cx.bytes(&scales[i]));
+            let [keys, values] = [0, 1].map(|i| in_place(cx, &tables[i], scales(i)));
             both[0] = kernel::Span { keys, values, len: past };
         }
         // Row stride and head stride.
@@ -102,6 +108,7 @@ impl Attention {
             kv_heads,
             dim: head_dim,
             scale,
+            keys_by_row: self.op.keys_by_row,
             spans: if past > 0 { &both } else { &both[1..] },
             mask: self.mask.as_ref().map(|m| cx.floats(m)),
             out: cx.write(&self.dst),
@@ -186,10 +193,13 @@ impl Attention {
 }
 
 /// Keys or values of the past, wherever they are.
-fn in_place<'s>(cx: &'s RunContext<'_>, Table { src, grid }: &'s Table) -> kernel::Rows<'s> {
-    match *grid {
-        None => cx.floats(src).into(),
-        Some(QuantGrid { scale, offset, .. }) => {
+fn in_place<'s>(cx: &'s RunContext<'_>, Table { src, grid }: &'s Table, scales: Option<&'s [u8]>) -> kernel::Rows<'s> {
+    match (*grid, scales) {
+        (None, _) => cx.floats(src).into(),
+        (Some(QuantGrid { offset, .. }), Some(scales)) => {
+            kernel::Rows::Blocks(kernel::BlockRows { bytes: cx.bytes(src), scales, offset })
+        }
+        (Some(QuantGrid { scale, offset, .. }), None) => {
             kernel::Rows::Quantised(kernel::QuantisedRows { bytes: cx.bytes(src), scale, offset })
         }
     }

@@ -95,6 +95,7 @@ fn reads_in_place(net: &TypedGraph, op: &Op, slot: usize, root: ValueId, fused: 
         Op::ScatterMask { .. } => slot == 0 && float,
         Op::Attention(op) => match slot {
             0 => false,
+            3 | 4 if op.past_scales => float,
             1 | 2 if op.past > 0 => float || !constant && is_quantised_u8(dtype, quant) && op.has_kernel(),
             n => op.mask && n == op.mask_slot() && float,
         },

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::llama::{Shape, decoder, inputs};
-use crate::ir::{Dtype, Param, SourceGraph, TensorId};
+use crate::ir::{Dtype, Param, Quant, Role, SourceGraph, TensorId};
 use crate::testing::{Build, Noise, bytes_of, compare, ints, labels};
 
 /// Noise for every input.
@@ -13,10 +13,15 @@ fn noise(graph: &SourceGraph, seed: u64) -> Vec<Vec<u8>> {
 }
 
 fn check(b: &Build, seed: u64, tolerance: f32, fused: &[&str], gone: &[&str]) {
+    check_labels(b, fused, gone);
+    compare(&b.graph, &noise(&b.graph, seed), tolerance);
+}
+
+/// Which steps there are, and which there are not.
+fn check_labels(b: &Build, fused: &[&str], gone: &[&str]) {
     let labels = labels(&b.graph);
     fused.iter().for_each(|label| assert!(labels.contains(label), "{label} in {labels:?}"));
     gone.iter().for_each(|label| assert!(!labels.contains(label), "no {label} in {labels:?}"));
-    compare(&b.graph, &noise(&b.graph, seed), tolerance);
 }
 
 fn float() -> impl Strategy<Value = Dtype> {
@@ -170,6 +175,58 @@ proptest! {
         let labels = labels(&b.graph);
         prop_assert!(labels.contains(&"Attention") && !labels.contains(&"Softmax"), "{labels:?}");
         compare(&b.graph, &bytes, 1e-5);
+    }
+
+    #[test]
+    fn attention_over_blocks_reads_them_in_place(
+        (kv, g, n, past) in (1u32..4, 1u32..5, 1u32..14, 1u32..90),
+        blocks in 1u32..5,
+        (masked, offset) in (any::<bool>(), prop_oneof![Just(-128), Just(-100)]),
+        dtype in float(),
+        seed in any::<u64>(),
+    ) {
+        let (mut b, m, hd) = (Build::new(), past + n, 32 * blocks);
+        let q = b.input("q", &[kv, g, n, hd], Dtype::F32);
+        let [k, v] = ["k", "v"].map(|name| {
+            let quant = Quant::PerTensor { scale: 1.0, offset };
+            let dims = [kv, 1, past, hd];
+            let numbers = b.tensor(&format!("past_{name}"), &dims, Dtype::UFixed8, quant, Role::Input);
+            let scales = b.input(&format!("past_{name}_scale"), &[kv, 1, past, blocks], Dtype::F16);
+            let float = b.op("Convert", &[], &[numbers], &dims, dtype);
+            let float = b.op("Reshape", &[], &[float], &[kv, past, blocks, 32], dtype);
+            let scales = b.op("Convert", &[], &[scales], &[kv, 1, past, blocks], dtype);
+            let scales = b.op("Reshape", &[], &[scales], &[kv, past, blocks, 1], dtype);
+            let rows = b.op("ElementWiseMultiply", &[], &[float, scales], &[kv, past, blocks, 32], dtype);
+            let old = b.op("Reshape", &[], &[rows], &dims, dtype);
+            let new = b.input(name, &[kv, 1, n, hd], dtype);
+            b.op("Concat", &[("axis", Param::UInt(2))], &[old, new], &[kv, 1, m, hd], dtype)
+        });
+        let flag = [("transpose_in1", Param::Bool(true))];
+        let mut scores = b.op("MatMul", &flag, &[q, k], &[kv, g, n, m], dtype);
+        if masked {
+            let mask = b.input("mask", &[1, 1, n, m], dtype);
+            scores = b.op("ElementWiseAdd", &[], &[scores, mask], &[kv, g, n, m], dtype);
+        }
+        let p = b.op("Softmax", &[], &[scores], &[kv, g, n, m], dtype);
+        let out = b.output("out", &[kv, g, n, hd], Dtype::F32);
+        b.node("MatMul", &[], &[p, v], &[out]);
+        let mut values = Noise(seed);
+        let inputs: Vec<Vec<u8>> = b.graph.inputs().map(|id| {
+            let tensor = b.graph.tensor(id);
+            let numbers = values.floats(tensor.n_elems());
+            match tensor.dtype {
+                Dtype::UFixed8 => numbers.iter().map(|x| (x * 127.0 + 128.0) as u8).collect(),
+                _ if tensor.name.ends_with("_scale") => {
+                    let scales: Vec<f32> = numbers.iter().map(|x| (x + 1.0) / 200.0).collect();
+                    bytes_of(tensor.dtype, &scales)
+                }
+                dtype => bytes_of(dtype, &numbers),
+            }
+        }).collect();
+        // The past is dequantised by no step of its own.
+        check_labels(&b, &["Attention"], &["Multiply", "Concat", "Softmax"]);
+        prop_assert_eq!(labels(&b.graph).iter().filter(|label| **label == "Load").count(), 3, "of q and new rows");
+        compare(&b.graph, &inputs, 1e-5);
     }
 
     #[test]

@@ -306,7 +306,8 @@ fn write_geometry(tensors: &[KvTensor]) -> Vec<u8> {
             KvDtype::F32 => 3,
         };
         let head = t.head.map_or(u32::MAX, |h| h as u32);
-        let kind = u32::from(t.kind == KvKind::Value);
+        // In the order of the list, to which new kinds are added at the end.
+        let kind = KvKind::ALL.iter().position(|kind| *kind == t.kind).unwrap_or_default() as u32;
         for n in [t.layer.0 as u32, head, kind, t.n_heads as u32, t.head_dim as u32, dtype, t.group as u32] {
             out.extend(n.to_le_bytes());
         }
@@ -333,10 +334,12 @@ fn read_geometry(bytes: &[u8]) -> Result<Vec<KvTensor>, Corruption> {
             _ => return Err(Corruption::Number { what: "element type", found: dtype.into() }),
         };
         // Extents that no model has would overflow sizes later on.
-        if n_heads == 0 || head_dim == 0 || n_heads > 1 << 16 || head_dim > 1 << 16 || kind > 1 {
+        if n_heads == 0 || head_dim == 0 || n_heads > 1 << 16 || head_dim > 1 << 16 {
             return Err(Corruption::Tensor { n_heads, head_dim, kind });
         }
-        let kind = if kind == 0 { KvKind::Key } else { KvKind::Value };
+        let Some(&kind) = KvKind::ALL.get(kind as usize) else {
+            return Err(Corruption::Tensor { n_heads, head_dim, kind });
+        };
         tensors.push(KvTensor {
             layer: LayerIdx(layer as usize),
             head: (head != u32::MAX).then_some(head as usize),

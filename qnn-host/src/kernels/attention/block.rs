@@ -20,7 +20,7 @@ use super::ahead::Ahead;
 use super::source::{Source, with_source};
 use super::team::{DIRECT_QUERIES, Plan};
 use super::weights::{TOTAL_VECTORS, Total, exponent, power, weigh};
-use super::{Attention, COLS, Span, direct, mask, matrix, packed};
+use super::{Attention, COLS, Span, by_row, direct, mask, matrix, packed};
 
 /// The queries of a task.
 #[derive(Clone, Copy)]
@@ -184,18 +184,23 @@ impl<'a> Block<'a> {
         let (dim, Span { keys, values, len }) = (self.job.dim, span);
         let head = self.at.kv_head * dim * len;
         let values_ahead = Ahead::new(values.place(head + at * dim), 0, 1, count * dim * values.size_bytes());
-        let (key, stride) = (keys.place(head + at + count), len * keys.size_bytes());
-        let keys_ahead = Ahead::new(key, stride, dim, next * keys.size_bytes());
+        let keys_ahead = if self.job.keys_by_row {
+            Ahead::new(keys.place(head + (at + count) * dim), 0, 1, next * dim * keys.size_bytes())
+        } else {
+            let (key, stride) = (keys.place(head + at + count), len * keys.size_bytes());
+            Ahead::new(key, stride, dim, next * keys.size_bytes())
+        };
         // SAFETY: head `kv_head` of the span begins at `head`; the columns exist, and `count <= COLS` scores of each query.
         unsafe {
             with_source!(span.keys, keys => {
-                let (block, stride, keys) = (self, span.len, keys.from(head + at));
-                if self.direct {
-                    s.outline(direct::Scores { block, keys, stride, count, ahead: values_ahead });
-                } else if let Some(on) = self.on_matrix {
-                    matrix::scores(on.tiles, block, on.place, keys, stride, count);
-                } else {
-                    s.outline(packed::Scores { block, keys, stride, count });
+                let (block, stride) = (self, span.len);
+                let keys = keys.from(head + if self.job.keys_by_row { at * dim } else { at });
+                match (self.job.keys_by_row, self.direct, self.on_matrix) {
+                    (true, true, _) => s.outline(by_row::Direct { block, keys, count, ahead: values_ahead }),
+                    (true, false, _) => s.outline(by_row::Packed { block, keys, count }),
+                    (false, true, _) => s.outline(direct::Scores { block, keys, stride, count, ahead: values_ahead }),
+                    (false, false, Some(on)) => matrix::scores(on.tiles, block, on.place, keys, stride, count),
+                    (false, false, None) => s.outline(packed::Scores { block, keys, stride, count }),
                 }
             });
             if span.keys.scale() != 1.0 {

@@ -25,7 +25,7 @@ const COL_STEPS: usize = COLS / TILE_K;
 /// Whether the cache is one of float16, which bf16 rounds by little more.
 pub(super) fn takes(job: &Attention<'_>) -> bool {
     let half = |rows: &Rows<'_>| matches!(rows, Rows::Floats(floats) if floats.ty() == Float::F16);
-    job.spans.iter().any(|span| half(&span.keys) && half(&span.values))
+    !job.keys_by_row && job.spans.iter().any(|span| half(&span.keys) && half(&span.values))
 }
 
 /// Shapes this thread's tiles.

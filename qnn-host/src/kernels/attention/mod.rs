@@ -1,7 +1,7 @@
 //! Attention over past and new keys and values, read where they are: `softmax(q k + mask) v` for groups of heads.
 //!
-//! *Shapes*: queries `[rows, heads]` of `dim` at any strides; spans of keys `[kv_heads, dim, len]` (sequence last) and values
-//! `[kv_heads, len, dim]`; a mask `[rows, total]` that is added to the scores, whose columns are those of the spans in order;
+//! *Shapes*: queries `[rows, heads]` of `dim` at any strides; spans of keys `[kv_heads, dim, len]` (sequence last), or
+//! `[kv_heads, len, dim]` where they lie by row, and values `[kv_heads, len, dim]`; a mask `[rows, total]` that is added to the scores, whose columns are those of the spans in order;
 //! results at any strides. Query head `h` reads key head `h / (heads / kv_heads)`.
 //!
 //! *Work grows with what is visible*: columns in stretches of [`mask::STRETCH`] that the mask hides from every row of a block
@@ -16,12 +16,14 @@
 //! *Method*: blocks of up to `COLS` visible columns, softmax kept online (running maximum, sum and weighted values for each
 //! query), all query heads of a group and several rows in one pass. Three ways to multiply: *direct* from memory for few
 //! queries, where reading keys and values is all the cost, *packed* for many, where a block is widened into the cache
-//! once and multiplied in register tiles, and on a matrix unit (`matrix`) in steps of many rows, where there is one. Quantised values of 8 bits are widened to whole numbers by either; their scales
-//! multiply scores and weights. When direct, the memory that is read next is prefetched meanwhile (`ahead`).
+//! once and multiplied in register tiles, and on a matrix unit (`matrix`) in steps of many rows over a float16 cache, where there is one.
+//! Quantised values of 8 bits are widened to whole numbers by either; their scales multiply scores and weights, except where blocks of 32
+//! numbers have scales of their own. When direct, the memory that is read next is prefetched meanwhile (`ahead`).
 
 mod ahead;
 mod block;
 mod blocks;
+mod by_row;
 mod direct;
 pub mod mask;
 #[cfg(target_arch = "x86_64")]
@@ -41,7 +43,7 @@ mod weights;
 use super::simd::A_STRIDE;
 use super::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, Worker};
-pub use source::{GridRows, QuantisedRows, Rows};
+pub use source::{BLOCK, BlockRows, GridRows, QuantisedRows, Rows};
 
 /// Longest head that these kernels take.
 pub const MAX_DIM: usize = A_STRIDE;
@@ -52,7 +54,7 @@ const COLS: usize = A_STRIDE;
 /// A stretch of positions: past or new.
 #[derive(Clone, Copy)]
 pub struct Span<'a> {
-    /// `[kv_heads, dim, len]`.
+    /// `[kv_heads, dim, len]`, or `[kv_heads, len, dim]` where [`Attention::keys_by_row`].
     pub keys: Rows<'a>,
     /// `[kv_heads, len, dim]`.
     pub values: Rows<'a>,
@@ -79,6 +81,8 @@ pub struct Attention<'a> {
     pub dim: usize,
     /// Multiplies the scores before the mask is added.
     pub scale: f32,
+    /// Keys lie row by row, as values do.
+    pub keys_by_row: bool,
     /// Keys and values, in the order of the mask's columns.
     pub spans: &'a [Span<'a>],
     /// `[rows, total]`; none means all visible.
@@ -142,6 +146,13 @@ fn check(job: &Attention<'_>) {
     for span in job.spans {
         let need = kv_heads * dim * span.len;
         assert_eq!((span.keys.len(), span.values.len()), (need, need), "a span of {} positions", span.len);
+        for rows in [&span.keys, &span.values] {
+            if let Rows::Blocks(rows) = rows {
+                assert!(dim.is_multiple_of(BLOCK), "heads of {dim} numbers are no whole blocks of {BLOCK}");
+                assert_eq!(rows.scales.len(), need / BLOCK * 2, "a scale for each block");
+            }
+        }
+        assert!(job.keys_by_row || !matches!(span.keys, Rows::Blocks(_)), "keys in blocks lie by row");
         total += span.len;
     }
     assert!(total > 0, "attention to nothing");

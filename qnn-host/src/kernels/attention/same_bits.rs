@@ -14,7 +14,7 @@ struct Problem {
     kv_heads: usize,
     group: usize,
     dim: usize,
-    /// Type of the cache: 0 to 2 floats, 3 for quantised.
+    /// Type of the cache: 0 to 2 floats, 3 for quantised, 4 for blocks with scales and keys by row.
     ty: usize,
     scale: f32,
     seed: u64,
@@ -22,12 +22,24 @@ struct Problem {
 
 const GRID: (f32, i32) = (0.013, -128);
 
+/// The scale of a token's block, before it is rounded to float16.
+fn block_scale(i: usize) -> f32 {
+    0.003 + 0.001 * (i % 11) as f32
+}
+
 impl Problem {
     /// Keys (0) or values (1) of each token and head, as a cache of this type would give them back.
     fn numbers(&self, which: u64) -> Vec<f32> {
         let raw = numbers(self.tokens * self.kv_heads * self.dim, self.seed ^ which << 8);
         match self.ty {
             3 => raw.iter().map(|x| (x * 40.0).clamp(-128.0, 127.0).round() * GRID.0).collect(),
+            // A scale for each block.
+            4 => (raw.chunks(BLOCK).enumerate())
+                .flat_map(|(i, block)| {
+                    let scale = half::f16::from_f32(block_scale(i)).to_f32();
+                    block.iter().map(move |x| (x * 40.0).clamp(-128.0, 127.0).round() * scale)
+                })
+                .collect(),
             ty => encoded(&raw, Float::ALL[ty], 0).1,
         }
     }
@@ -45,13 +57,37 @@ impl Problem {
         for (token, &place) in tokens.zip(places) {
             for head in 0..self.kv_heads {
                 for d in 0..self.dim {
-                    let at =
-                        if keys { (head * self.dim + d) * len + place } else { (head * len + place) * self.dim + d };
+                    let at = if keys && self.ty != 4 {
+                        (head * self.dim + d) * len + place
+                    } else {
+                        (head * len + place) * self.dim + d
+                    };
                     out[at] = numbers[(token * self.kv_heads + head) * self.dim + d];
                 }
             }
         }
         out
+    }
+
+    /// The scales of tokens at those places of `len`, in bytes.
+    fn scales(&self, places: &[usize], len: usize) -> Vec<u8> {
+        let blocks = self.dim / BLOCK;
+        let mut out = vec![0; if self.ty == 4 { 2 * self.kv_heads * len * blocks } else { 0 }];
+        for at in 0..out.len() / 2 {
+            let (head, row, block) = (at / blocks / len, at / blocks % len, at % blocks);
+            let token = places.iter().position(|&place| place == row);
+            let scale = token.map_or(0.0, |token| block_scale((token * self.kv_heads + head) * blocks + block));
+            out[2 * at..2 * at + 2].copy_from_slice(&half::f16::from_f32(scale).to_ne_bytes());
+        }
+        out
+    }
+
+    /// Numbers `[kv_heads, len, dim]` as those of their blocks.
+    fn whole(&self, numbers: &[f32], places: &[usize], len: usize) -> Vec<u8> {
+        let scales = self.scales(places, len);
+        let scale = |i: usize| half::f16::from_ne_bytes([scales[i / BLOCK * 2], scales[i / BLOCK * 2 + 1]]).to_f32();
+        let whole = |(i, &x): (usize, &f32)| if scale(i) == 0.0 { 0.0 } else { (x / scale(i)).round() };
+        numbers.iter().enumerate().map(whole).map(|x| (x as i32 - GRID.1) as u8).collect()
     }
 
     /// The results of tokens `first ..`, of which the ones before lie in the cache.
@@ -63,11 +99,14 @@ impl Problem {
         let old = [(&keys, true), (&values, false)].map(|(x, k)| self.stored(x, k, 0..first, &places[..first], past));
         let old = old.map(|x| match self.ty {
             3 => x.iter().map(|x| ((x / GRID.0).round() as i32 - GRID.1) as u8).collect(),
+            4 => self.whole(&x, &places[..first], past),
             ty => encoded(&x, Float::ALL[ty], 0).0,
         });
         let all: Vec<usize> = (0..rows).collect();
         let new = [(&keys, true), (&values, false)].map(|(x, k)| self.stored(x, k, first..first + rows, &all, rows));
-        let old_rows = |bytes| match self.ty {
+        let scales = [0, 1].map(|_| self.scales(&places[..first], past));
+        let old_rows = |bytes, scales| match self.ty {
+            4 => Rows::Blocks(BlockRows { bytes, scales, offset: GRID.1 }),
             3 => Rows::Quantised(QuantisedRows { bytes, scale: GRID.0, offset: GRID.1 }),
             ty => Floats::new(bytes, Float::ALL[ty]).into(),
         };
@@ -76,7 +115,7 @@ impl Problem {
             _ => Floats::f32(numbers).into(),
         };
         let spans = [
-            Span { keys: old_rows(&old[0]), values: old_rows(&old[1]), len: past },
+            Span { keys: old_rows(&old[0], &scales[0]), values: old_rows(&old[1], &scales[1]), len: past },
             Span { keys: new_rows(&new[0]), values: new_rows(&new[1]), len: rows },
         ];
         let mut mask = vec![-1000.0f32; rows * (past + rows)];
@@ -93,6 +132,7 @@ impl Problem {
             kv_heads: self.kv_heads,
             dim: self.dim,
             scale: self.scale,
+            keys_by_row: self.ty == 4,
             spans: &spans,
             mask: Some(Floats::f32(&mask)),
             out,
@@ -115,11 +155,12 @@ proptest! {
     #[test]
     fn a_token_is_the_same_in_a_wide_step_and_behind_a_cache(
         (tokens, cut) in (2usize..60).prop_flat_map(|n| (Just(n), 0..n - 1)),
-        kv_heads in 1usize..3, group in 1usize..6, half in 1usize..40, ty in 0usize..4, gaps in any::<u64>(),
+        kv_heads in 1usize..3, group in 1usize..6, half in 1usize..40, ty in 0usize..5, gaps in any::<u64>(),
         wide_scores in any::<bool>(), seed: u64,
     ) {
         let scale = if wide_scores { 2.0 } else { 0.25 };
-        let problem = Problem { tokens, kv_heads, group, dim: 2 * half, ty, scale, seed };
+        let dim = if ty == 4 { BLOCK * half.div_ceil(10) } else { 2 * half };
+        let problem = Problem { tokens, kv_heads, group, dim, ty, scale, seed };
         // The cache's columns keep their order, with gaps of up to 40 columns between them.
         let mut next = 0;
         let places: Vec<usize> = (0..tokens).map(|i| {
@@ -146,7 +187,7 @@ proptest! {
 #[test]
 fn long_contexts_in_several_blocks() {
     let pool = pool(2);
-    for ty in 0..4 {
+    for ty in 0..5 {
         let problem = Problem { tokens: 700, kv_heads: 2, group: 4, dim: 64, ty, scale: 0.125, seed: 5 };
         let places: Vec<usize> = (0..700).collect();
         for isa in isas() {

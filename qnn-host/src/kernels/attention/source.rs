@@ -1,8 +1,10 @@
-//! What keys and values are read from: floats, or quantised values of 8 bits.
+//! What keys and values are read from: floats, or quantised values of 8 bits, with one scale or one for each block.
 //!
 //! *Units*: a quantised value `q` is `(q + offset) * scale`. Widening it in a register yields `q + offset`, a whole number
 //! that f32 holds exactly (for offsets below 2^24); the scale is left to [`super::block`], which multiplies scores and
 //! weights by it: one product for each column rather than for each number.
+
+use half::f16;
 
 use super::super::Floats;
 use super::super::float::{Elem, Load};
@@ -29,6 +31,23 @@ pub struct GridRows<'a> {
     pub scale: f32,
 }
 
+/// Numbers that share a scale where rows are kept in blocks; whole vectors of any instruction set.
+pub const BLOCK: usize = 32;
+
+/// Keys or values row by row, as unsigned 8-bit numbers `q` in blocks of [`BLOCK`]: `real = (q + offset) * scale of its block`.
+///
+/// With at most 8 bits in `q + offset` and 11 in a scale the product is exact in f32: widened, these are the very numbers that
+/// dequantising them elsewhere gives.
+#[derive(Clone, Copy)]
+pub struct BlockRows<'a> {
+    /// The quantised numbers; a row is a whole number of blocks.
+    pub bytes: &'a [u8],
+    /// A scale for each block, float16, anywhere in memory.
+    pub scales: &'a [u8],
+    /// Added to a quantised number.
+    pub offset: i32,
+}
+
 /// Keys or values of a span.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
@@ -38,6 +57,8 @@ pub enum Rows<'a> {
     Quantised(QuantisedRows<'a>),
     /// Numbers of a grid.
     Grid(GridRows<'a>),
+    /// Numbers in blocks with scales.
+    Blocks(BlockRows<'a>),
 }
 
 impl Rows<'_> {
@@ -46,6 +67,7 @@ impl Rows<'_> {
         match self {
             Self::Floats(floats) => floats.len(),
             Self::Quantised(rows) => rows.bytes.len(),
+            Self::Blocks(rows) => rows.bytes.len(),
             Self::Grid(rows) => rows.numbers.len(),
         }
     }
@@ -55,7 +77,7 @@ impl Rows<'_> {
     pub(super) fn size_bytes(&self) -> usize {
         match self {
             Self::Floats(floats) => floats.ty().size_bytes(),
-            Self::Quantised(_) => 1,
+            Self::Quantised(_) | Self::Blocks(_) => 1,
             Self::Grid(_) => size_of::<f32>(),
         }
     }
@@ -66,6 +88,7 @@ impl Rows<'_> {
         let start = match self {
             Self::Floats(floats) => floats.bytes().as_ptr(),
             Self::Quantised(rows) => rows.bytes.as_ptr(),
+            Self::Blocks(rows) => rows.bytes.as_ptr(),
             Self::Grid(rows) => rows.numbers.as_ptr().cast(),
         };
         start.wrapping_add(i * self.size_bytes())
@@ -75,7 +98,7 @@ impl Rows<'_> {
     #[inline(always)]
     pub(super) fn scale(&self) -> f32 {
         match self {
-            Self::Floats(_) => 1.0,
+            Self::Floats(_) | Self::Blocks(_) => 1.0,
             Self::Quantised(rows) => rows.scale,
             Self::Grid(rows) => rows.scale,
         }
@@ -200,6 +223,61 @@ impl Source for Centred {
     }
 }
 
+/// Quantised numbers with their offset and the scales of their blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Scaled {
+    bytes: *const u8,
+    scales: *const f16,
+    /// The element that is first.
+    at: usize,
+    offset: f32,
+}
+
+impl Scaled {
+    #[inline(always)]
+    pub(super) fn new(rows: &BlockRows<'_>) -> Self {
+        let (bytes, scales) = (rows.bytes.as_ptr(), rows.scales.as_ptr().cast());
+        Self { bytes, scales, at: 0, offset: rows.offset as f32 }
+    }
+}
+
+impl Source for Scaled {
+    const BYTES: usize = 1;
+
+    #[inline(always)]
+    fn from(self, i: usize) -> Self {
+        Self { at: self.at + i, ..self }
+    }
+
+    #[inline(always)]
+    fn start(self) -> *const u8 {
+        self.bytes.wrapping_add(self.at)
+    }
+
+    // Kernels read whole vectors from multiples of vectors within a row on, so that none reaches over two blocks.
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, i: usize) -> S::V {
+        let at = self.at + i;
+        debug_assert!(at % BLOCK + S::LANES <= BLOCK, "a vector within one block");
+        // SAFETY: the caller's promise, and each block has its scale.
+        unsafe {
+            let whole = s.add(s.load_u8(self.bytes.add(at)), s.splat(self.offset));
+            s.mul(whole, s.splat_f16(self.scales.add(at / BLOCK)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first<S: Simd>(self, s: S, i: usize, n: usize) -> S::V {
+        let at = self.at + i;
+        debug_assert!(at % BLOCK + n <= BLOCK, "numbers within one block");
+        // SAFETY: as above.
+        unsafe {
+            let whole = s.add(u8::load_first(s, self.bytes.add(at), n), s.splat(self.offset));
+            s.mul(whole, s.splat_f16(self.scales.add(at / BLOCK)))
+        }
+    }
+}
+
 /// Numbers of a grid, as whole numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
@@ -266,6 +344,10 @@ macro_rules! with_source {
             }
             $crate::kernels::attention::Rows::Quantised(rows) => {
                 let $source = $crate::kernels::attention::source::Centred::new(rows);
+                $body
+            }
+            $crate::kernels::attention::Rows::Blocks(rows) => {
+                let $source = $crate::kernels::attention::source::Scaled::new(rows);
                 $body
             }
             $crate::kernels::attention::Rows::Grid(rows) => {

@@ -26,6 +26,10 @@ struct Problem {
     past_quantised: bool,
     /// So are new ones.
     new_quantised: bool,
+    /// Keys lie row by row.
+    by_row: bool,
+    /// The past is in blocks with scales; heads are whole blocks then, and keys lie by row.
+    blocks: bool,
     shift: usize,
     scale: f32,
     masked: bool,
@@ -39,6 +43,8 @@ struct Data {
     /// Bytes as given to the kernel, and numbers as stored.
     keys: [(Vec<u8>, Vec<f32>); 2],
     values: [(Vec<u8>, Vec<f32>); 2],
+    /// Of the blocks of past keys and values.
+    scales: [Vec<u8>; 2],
     mask: (Vec<u8>, Vec<f32>),
 }
 
@@ -58,6 +64,13 @@ impl Problem {
     fn data(&self) -> Data {
         let span = |len, i: u64| {
             let data = numbers(self.kv_heads * self.dim * len, self.seed ^ (i << 8));
+            if self.in_blocks(i) {
+                let scales = self.block_scales(i);
+                let numbers: Vec<u8> = data.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
+                let real = |(at, q): (usize, &u8)| (f32::from(*q) - 128.0) * scales[at / BLOCK].to_f32();
+                let stored = numbers.iter().enumerate().map(real).collect();
+                return (std::iter::repeat_n(0xAA, self.shift).chain(numbers).collect(), stored);
+            }
             if !self.is_quantised(i) {
                 return encoded(&data, self.ty, self.shift);
             }
@@ -83,6 +96,10 @@ impl Problem {
             q: numbers(self.rows * self.heads() * self.dim, self.seed),
             keys: [span(self.past, 1), span(self.rows, 2)],
             values: [span(self.past, 3), span(self.rows, 4)],
+            scales: [1, 3].map(|i| {
+                let bytes = self.block_scales(i).into_iter().flat_map(half::f16::to_ne_bytes);
+                std::iter::repeat_n(0xAA, self.shift).chain(bytes).collect()
+            }),
             mask: encoded(&mask, self.ty, self.shift),
         }
     }
@@ -92,13 +109,29 @@ impl Problem {
         if i % 2 == 1 { self.past_quantised } else { self.new_quantised }
     }
 
+    /// Whether keys (1, 2) or values (3, 4) are in blocks.
+    fn in_blocks(&self, i: u64) -> bool {
+        self.blocks && i % 2 == 1
+    }
+
+    /// The scales of past keys (1) or values (3), some of them smaller than any normal float16.
+    fn block_scales(&self, i: u64) -> Vec<half::f16> {
+        let n = if self.blocks { self.kv_heads * self.past * self.dim / BLOCK } else { 0 };
+        let of = |x: f32| half::f16::from_f32(if x > 0.9 { 1e-6 } else { (1.0 + x) / 127.0 });
+        numbers(n, self.seed ^ i << 16).into_iter().map(of).collect()
+    }
+
     /// Scale and offset of such: ranges of 1 to 4, around zero or beside it.
     fn grid(&self, i: u64) -> (f32, i32) {
         let bits = (self.seed ^ i).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         ((1.0 + (bits % 1000) as f32 / 333.0) / 255.0, -((bits >> 12 & 255) as i32))
     }
 
-    fn rows<'a>(&self, bytes: &'a [u8], i: u64) -> Rows<'a> {
+    fn rows<'a>(&self, bytes: &'a [u8], data: &'a Data, i: u64) -> Rows<'a> {
+        if self.in_blocks(i) {
+            let scales = &data.scales[i as usize / 2][self.shift..];
+            return Rows::Blocks(BlockRows { bytes: &bytes[self.shift..], scales, offset: -128 });
+        }
         if !self.is_quantised(i) {
             return self.view(bytes).into();
         }
@@ -109,7 +142,9 @@ impl Problem {
     /// Whether a matrix unit multiplies this, if there is one.
     fn suits_tiles(&self) -> bool {
         let half = |i| !self.is_quantised(i) && self.ty == Float::F16;
-        self.rows >= 64 && (0..2).any(|span| (span == 1 || self.past > 0) && half(span + 1) && half(span + 3))
+        !self.by_row
+            && self.rows >= 64
+            && (0..2).any(|span| (span == 1 || self.past > 0) && half(span + 1) && half(span + 3))
     }
 
     fn reference(&self, data: &Data) -> Vec<f64> {
@@ -133,8 +168,9 @@ impl Problem {
                 let score = |c| {
                     let (span, len, j) = place(c);
                     let keys = &data.keys[span].1[head / self.group * self.dim * len..];
+                    let at = |d: usize| if self.by_row { j * self.dim + d } else { d * len + j };
                     let dot: f64 =
-                        (0..self.dim).map(|d| f64::from(q[d]) * f64::from(rounded(span, 1, keys[d * len + j]))).sum();
+                        (0..self.dim).map(|d| f64::from(q[d]) * f64::from(rounded(span, 1, keys[at(d)]))).sum();
                     let mask = if self.masked { f64::from(data.mask.1[row * self.total() + c]) } else { 0.0 };
                     dot + mask
                 };
@@ -160,8 +196,8 @@ impl Problem {
 
     fn run(&self, isa: Isa, pool: &Pool, data: &Data) -> Vec<f32> {
         let span = |i: usize, len| Span {
-            keys: self.rows(&data.keys[i].0, i as u64 + 1),
-            values: self.rows(&data.values[i].0, i as u64 + 3),
+            keys: self.rows(&data.keys[i].0, data, i as u64 + 1),
+            values: self.rows(&data.values[i].0, data, i as u64 + 3),
             len,
         };
         let spans = [span(0, self.past), span(1, self.rows)];
@@ -175,6 +211,7 @@ impl Problem {
             kv_heads: self.kv_heads,
             dim: self.dim,
             scale: self.scale,
+            keys_by_row: self.by_row,
             spans: &spans[usize::from(self.past == 0)..],
             mask: self.masked.then(|| self.view(&data.mask.0)),
             out,
@@ -220,21 +257,24 @@ fn pool(threads: usize) -> Pool {
 fn problem() -> impl Strategy<Value = Problem> {
     let shape = (1usize..20, 1usize..4, 1usize..6, 1usize..40, prop_oneof![Just(0usize), 1usize..700]);
     let rest =
-        (0.0f64..1.0, 0.0f64..1.0, 0usize..5, 0usize..2, any::<bool>(), any::<bool>(), any::<u64>(), any::<bool>());
+        (0.0f64..1.0, 0.0f64..1.0, 0usize..6, 0usize..2, any::<bool>(), any::<bool>(), any::<u64>(), any::<bool>());
     (shape, rest).prop_map(
         |((rows, kv_heads, group, half, past), (valid, real, ty, shift, masked, by_head, seed, deep))| Problem {
             rows,
             kv_heads,
             group,
-            dim: 2 * half,
+            // Blocks make whole heads.
+            dim: if ty == 5 { 32 * half.div_ceil(8) } else { 2 * half },
             past,
             valid: (past as f64 * valid) as usize,
             owners: 1 + (seed % 4) as usize,
             real_rows: 1 + (rows as f64 * real) as usize,
             hidden: if deep { -65504.0 } else { -1000.0 },
             ty: Float::ALL[ty % 3],
-            past_quantised: ty >= 3,
+            past_quantised: ty == 3 || ty == 4,
             new_quantised: ty == 4,
+            by_row: ty == 5 || seed % 3 == 0,
+            blocks: ty == 5,
             shift,
             scale: 0.25,
             masked,
@@ -266,6 +306,8 @@ const DECODE: Problem = Problem {
     ty: Float::F16,
     past_quantised: false,
     new_quantised: false,
+    by_row: false,
+    blocks: false,
     shift: 1,
     scale: 0.125,
     masked: true,
@@ -279,7 +321,9 @@ fn few_heads_share_long_contexts_by_ranges() {
     for valid in [0, 1, 511, 512, 1500, 2047] {
         for rows in [1, 2, 4] {
             for past_quantised in [false, true] {
-                Problem { valid, rows, real_rows: rows, past: 2048 - rows, past_quantised, ..DECODE }.check(&pool);
+                let problem = Problem { valid, rows, real_rows: rows, past: 2048 - rows, past_quantised, ..DECODE };
+                problem.check(&pool);
+                Problem { by_row: true, blocks: !past_quantised, ..problem }.check(&pool);
             }
         }
     }
@@ -294,6 +338,7 @@ fn many_rows_in_several_blocks() {
             problem.check(&pool);
             Problem { owners: 4, ..problem }.check(&pool);
             Problem { past_quantised: true, new_quantised: rows == 70, ..problem }.check(&pool);
+            Problem { by_row: true, blocks: dim % BLOCK == 0, ..problem }.check(&pool);
         }
     }
 }

@@ -60,6 +60,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn splat_f16(self, p: *const f16) -> __m256 {
+        // SAFETY: the caller promised one number of 2 bytes.
+        unsafe { _mm256_cvtph_ps(_mm_set1_epi16(p.cast::<i16>().read_unaligned())) }
+    }
+
+    #[inline(always)]
     unsafe fn store_f16(self, p: *mut f16, v: __m256) {
         // SAFETY: the caller promised space for 8 numbers of 2 bytes.
         unsafe { _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }

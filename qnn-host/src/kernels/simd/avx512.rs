@@ -78,6 +78,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn splat_f16(self, p: *const f16) -> __m512 {
+        // SAFETY: the caller promised one number of 2 bytes.
+        unsafe { _mm512_cvtph_ps(_mm256_set1_epi16(p.cast::<i16>().read_unaligned())) }
+    }
+
+    #[inline(always)]
     unsafe fn store_f16(self, p: *mut f16, v: __m512) {
         // SAFETY: the caller promised space for 16 numbers of 2 bytes.
         unsafe { _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }

@@ -67,6 +67,16 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` f16 are readable at `p`.
     unsafe fn load_f16(self, p: *const f16) -> Self::V;
 
+    /// One f16 in all lanes.
+    ///
+    /// # Safety
+    /// It is readable.
+    #[inline(always)]
+    unsafe fn splat_f16(self, p: *const f16) -> Self::V {
+        // SAFETY: the array has a number for each lane of any vector; the caller promised the one that is read.
+        unsafe { self.load_f16([p.read_unaligned(); MAX_LANES].as_ptr()) }
+    }
+
     /// Rounds to nearest even.
     ///
     /// # Safety

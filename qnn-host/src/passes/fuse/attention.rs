@@ -1,15 +1,18 @@
 //! `softmax(q K + mask) V` as one step that reads past and new keys and values where they are.
 //!
+//! A past that is dequantised from blocks of 8-bit numbers with scales is read as those, where keys lie by row ([`blocks`]).
+//!
 //! Three forms of K and V: past and new concatenated along the sequence, new scattered into the past (neither is
 //! materialised then), or any one value, taken as new without a past: the full-context form, and what other graphs do.
 
 use std::collections::HashMap;
 
-use super::Match;
 use super::scatter_cache::{self, Scattered, scattered};
+use super::{Match, blocks};
 use crate::graph::op::{AttentionOp, Op};
 use crate::graph::scalar::BinaryOp;
 use crate::graph::typed::{Node, TypedGraph, ValueId};
+use crate::kernels::attention::MAX_DIM;
 use crate::passes::symbol::Symbols;
 use crate::storage::Storage;
 
@@ -119,6 +122,15 @@ fn fused(m: &Match<'_>, symbols: &mut Symbols, index: usize) -> Option<Found> {
             _ => (vec![k, v], 0),
         },
     };
+    let (rest, past_scales) = match *rest.as_slice() {
+        [past_k, past_v, new_k, new_v] if *keys_by_row && head_dim <= MAX_DIM && scattered_keys.is_none() => {
+            match (blocks::of(m, past_k, head_dim), blocks::of(m, past_v, head_dim)) {
+                (Some(k), Some(v)) => (vec![k.numbers, v.numbers, k.scales, v.scales, new_k, new_v], true),
+                _ => (rest, false),
+            }
+        }
+        _ => (rest, false),
+    };
     let inputs = [vec![q], rest, mask.into_iter().collect()].concat();
     if let Some(mask) = mask {
         let shape = m.net.shape(mask);
@@ -136,6 +148,7 @@ fn fused(m: &Match<'_>, symbols: &mut Symbols, index: usize) -> Option<Found> {
         new,
         scale,
         keys_by_row: *keys_by_row,
+        past_scales,
         mask: mask.is_some(),
         q_by_row: false,
         out_by_row: false,

@@ -1,6 +1,7 @@
 //! Joins nodes into fused steps. Each file matches one pattern; intermediate values must be unrounded.
 
 mod attention;
+mod blocks;
 mod linear;
 mod rms_norm;
 mod rope;
