@@ -36,7 +36,7 @@ impl Blocks {
     fn k(noise: &mut Noise, dtype: Dtype, levels: bool, [n, k]: [usize; 2]) -> Self {
         let span = if dtype == Dtype::UFixed8 { 32 } else { 16 };
         let value = |code: u64| if levels { LEVELS[code as usize] } else { code as i8 };
-        let codes = (0..n * k).map(|_| value(u64::from(noise.bits() % span))).collect();
+        let codes = (0..n * k).map(|_| value(noise.bits() % span)).collect();
         let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();
         let scales = (0..n * k / 32).map(|i| unit(i / 8) * (i * 37 % 64) as f32).collect();
         Self { dtype, codes, scales, block: 32, dims: [n, k] }
