@@ -373,7 +373,7 @@ impl<S: GraphSink> Composer<S> {
     ) -> Result<TensorValue<S::Tensor>> {
         let tensor = self.sink.tensor(info, kind)?;
         self.sink.node(node, op, &[], &[x.tensor], &[tensor])?;
-        Ok(TensorValue { tensor, dims: info.dims.clone() })
+        Ok(TensorValue::new(tensor, info.dims.clone()))
     }
 
     /// Hyperbolic tangent.
