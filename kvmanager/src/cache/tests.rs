@@ -3,7 +3,9 @@
 use super::*;
 use crate::tensor_buf::Op;
 use crate::worker::Ops;
-use crate::{CacheGroup, Columns, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry};
+use crate::{
+    CacheGroup, Columns, InferenceStep, KvDtype, KvForm, KvGeometry, KvKind, KvLayout, KvTensor, SplitGeometry,
+};
 use genie_types::SplitIdx;
 
 fn spec(ar: u32, cl: u32) -> Variant {
