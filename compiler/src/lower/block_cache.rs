@@ -9,7 +9,7 @@
 //! ```
 //!
 //! *Units*: a number `q` of uint8 stands for `(q - 128) * scale`. The scale is rounded first and the numbers are chosen for it, so that
-//! none is off by more than half a scale, but for the largest of a block whose scale was rounded down by float16, which may be
+//! none is off by more than half a scale, except the largest of a block whose scale was rounded down by float16, which may be
 //! cut to 127. Numbers are 8 bits and scales 11, so their product is exact in float32: a row is the same while it is new and when
 //! it is past.
 
