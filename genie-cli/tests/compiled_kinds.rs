@@ -86,7 +86,7 @@ fn each_kind_gives_the_plain_bundles_tokens() {
 }
 
 #[test]
-fn a_cache_in_blocks_is_half_of_one_in_float16() {
+fn a_cache_in_blocks_compiles_and_runs_and_what_does_not_go_with_it_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     model(folder, Family::Qwen3);
@@ -105,7 +105,7 @@ fn a_cache_in_blocks_is_half_of_one_in_float16() {
         ([].as_slice(), "heads of whole blocks of 32 numbers"),
         (&["--native-kv"], "does not go together with a cache in tiles"),
         (&["--cache-update", "scatter-from"], "graphs that write new rows into the past"),
-        (&["--pd-total-lens", "4"], "a cache in blocks"),
+        (&["--pd-total-lens", "4"], "does not go together with fused graphs"),
         (&["--soc", "sm8650"], "embedded backend"),
     ] {
         let refused = genie(folder, &[&["compile", "model", "-o", "x", "--kv-cache", "q8_0"], flags].concat());
