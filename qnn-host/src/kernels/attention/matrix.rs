@@ -103,7 +103,7 @@ pub(super) unsafe fn scores<R: Source>(
                 let product = Product {
                     acts: place.queries.add(query / (2 * TILE_ROWS) * pair),
                     weights: place.keys.add(j / (2 * TILE_ROWS) * pair),
-                    steps: steps,
+                    steps,
                     sums: four(block.scores.add(query * COLS + j), COLS),
                     stride: 4 * COLS,
                     next_sums: block.scores,
@@ -146,7 +146,7 @@ pub(super) unsafe fn weighted<R: Source>(tiles: &Tiles, block: &Block<'_>, place
                 let product = Product {
                     acts: place.weights.add(query / (2 * TILE_ROWS) * pair),
                     weights: place.values.add(d / (2 * TILE_ROWS) * pair),
-                    steps: steps,
+                    steps,
                     sums: four(block.sums.add(query * block.value_stride + d), block.value_stride),
                     stride: 4 * block.value_stride,
                     next_sums: block.sums,
