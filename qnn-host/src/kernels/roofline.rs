@@ -13,7 +13,7 @@ use super::simd::dot::{Dot, DotPiece, GROUP};
 /// Vectors under way at a time in [`read`].
 const STREAMS: usize = 8;
 /// Bytes ahead of the read ones that [`read_ahead`] prefetches.
-const AHEAD: usize = 2048;
+const AHEAD: usize = 8192;
 /// Steps of a round of [`products`]; the operands of this number of steps fit in the first-level cache.
 const QUADS: usize = 32;
 /// Rounds between two looks at the sums: few enough that they stay in 32 bits.

@@ -31,6 +31,8 @@ use gate::Gate;
 
 /// Most threads that a client may ask for.
 pub const MAX_THREADS: usize = 1024;
+/// [`Worker::take_run`] takes this part of a thread's fair share of what is left: a thread that is held up holds no more.
+const RUNS_EACH: usize = 2;
 pub use pin::{cores, shown};
 pub use split::share;
 
@@ -253,6 +255,20 @@ impl Worker<'_> {
     /// put a barrier between two loops that use it.
     pub fn take(&self) -> usize {
         self.next.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The next tasks of `0..n` for this thread, from the same sequence as [`Worker::take`]: many at first, so that neighbours in
+    /// memory are read in one stream, and single ones at the end, so that threads end together. Empty when none is left.
+    pub fn take_run(&self, n: usize) -> Range<usize> {
+        let mut run = n..n;
+        let some = |next| {
+            run = next..next + n.saturating_sub(next).div_ceil(RUNS_EACH * self.count);
+            (next < n).then_some(run.end)
+        };
+        match self.next.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, some) {
+            Ok(_) => run,
+            Err(_) => n..n,
+        }
     }
 
     /// The tasks of `0..n` that fall to this thread, taken one by one as it becomes free (see [`Worker::take`]).

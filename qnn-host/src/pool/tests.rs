@@ -135,6 +135,33 @@ fn each_phase_counts_its_tasks_from_zero() {
 }
 
 #[test]
+fn runs_of_tasks_cover_every_task_once_and_grow_short() {
+    for threads in [1, 2, 3] {
+        let pool = pool(threads, 5);
+        for n in [0, 1, 2, 7, 100] {
+            let seen: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+            pool.run(&|w| {
+                for _ in 0..3 {
+                    let mut last = usize::MAX;
+                    let mut run = w.take_run(n);
+                    while !run.is_empty() {
+                        assert!(run.len() <= last.min(n.div_ceil(2 * threads)) && run.end <= n, "{run:?} of {n}");
+                        last = run.len();
+                        run.for_each(|task| {
+                            seen[task].fetch_add(1, Ordering::Relaxed);
+                        });
+                        run = w.take_run(n);
+                    }
+                    assert!(w.take_run(n).is_empty(), "still none is left");
+                    w.barrier();
+                }
+            });
+            assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 3), "{threads} threads, {n} tasks");
+        }
+    }
+}
+
+#[test]
 fn shares_are_contiguous_aligned_and_complete() {
     for n in 0..70 {
         for unit in [1, 4, 16] {

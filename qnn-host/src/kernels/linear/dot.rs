@@ -19,6 +19,10 @@ use crate::pool::Worker;
 
 /// Most rows of `X` for which weights are read once.
 const FEW_ROWS: usize = 8;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Rows of more bytes are asked for this far ahead in themselves, shorter ones four rows ahead.
+const NEAR: usize = 4096;
 
 simd_fn! {
     /// # Safety
@@ -31,18 +35,27 @@ simd_fn! {
 #[inline(always)]
 unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     // Each task is a chunk of one layer's outputs; layers follow each other in the task numbers.
-    let mut task = worker.take();
+    fn here<'a>(job: &Job<'_>, layer: &Linear<'a>) -> Option<RowMat<'a>> {
+        layer.weights.as_rows().filter(|_| !(job.wide && layer.suits_tiles()))
+    }
+    let rows_of = |weights: RowMat<'_>| chunk_rows::<S>(job, weights.elem_bytes(), worker.count());
+    let tasks_of = |weights: RowMat<'_>| weights.rows.div_ceil(rows_of(weights));
+    let all = job.layers.iter().filter_map(|layer| here(job, layer)).map(tasks_of).sum();
+    let mut run = worker.take_run(all);
     let mut first = 0;
     for layer in job.layers {
-        let Some(weights) = layer.weights.as_rows().filter(|_| !(job.wide && layer.suits_tiles())) else { continue };
+        let Some(weights) = here(job, layer) else { continue };
         let n = weights.rows;
-        let rows = chunk_rows::<S>(job, weights.elem_bytes(), worker.count());
-        let tasks = n.div_ceil(rows);
-        while task < first + tasks {
-            let n0 = (task - first) * rows;
+        let rows = rows_of(weights);
+        let tasks = tasks_of(weights);
+        while run.start < first + tasks {
+            let n0 = (run.start - first) * rows;
             // SAFETY: the chunk lies inside the layer, and this thread alone took it.
             unsafe { chunk(s, job, layer, weights, n0, rows.min(n - n0)) };
-            task = worker.take();
+            run.start += 1;
+            if run.is_empty() {
+                run = worker.take_run(all);
+            }
         }
         first += tasks;
     }
@@ -119,30 +132,34 @@ impl<E: Load> Piece for Products<E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, s: S) {
         let Self { x, m, k, w, count, many, to } = self;
+        // The next rows at the same column, or where that is far, further on in the same rows.
+        let ahead = if k * size_of::<E>() <= NEAR { 4 * k * size_of::<E>() } else { NEAR };
         let mut i = 0;
         while i < count {
             // SAFETY: rows `i .. i + 6`, `i .. i + 4` or `i` of the weights and all rows of `x` exist.
             unsafe {
                 let (w, to) = (w.add(i * k), to.add(i));
                 if many && S::MANY_REGISTERS && m == 4 && count - i >= 6 {
-                    dots::<S, E, 4, 6>(s, x, w, k, to);
+                    dots::<S, E, 4, 6>(s, x, w, k, 0, to);
                     i += 6;
                 } else if count - i >= 4 {
                     let mut row = 0;
                     while row < m {
                         let (x, to) = (x.add(row * k), to.add(row * MAX_CHUNK));
+                        // Later passes over the rows find them cached.
+                        let ahead = if many || row > 0 { 0 } else { ahead };
                         row += match m - row {
-                            1 => dots::<S, E, 1, 4>(s, x, w, k, to),
-                            2 => dots::<S, E, 2, 4>(s, x, w, k, to),
-                            3 if S::MANY_REGISTERS => dots::<S, E, 3, 4>(s, x, w, k, to),
-                            _ if S::MANY_REGISTERS => dots::<S, E, 4, 4>(s, x, w, k, to),
-                            _ => dots::<S, E, 2, 4>(s, x, w, k, to),
+                            1 => dots::<S, E, 1, 4>(s, x, w, k, ahead, to),
+                            2 => dots::<S, E, 2, 4>(s, x, w, k, ahead, to),
+                            3 if S::MANY_REGISTERS => dots::<S, E, 3, 4>(s, x, w, k, ahead, to),
+                            _ if S::MANY_REGISTERS => dots::<S, E, 4, 4>(s, x, w, k, ahead, to),
+                            _ => dots::<S, E, 2, 4>(s, x, w, k, ahead, to),
                         };
                     }
                     i += 4;
                 } else {
                     for row in 0..m {
-                        dots::<S, E, 1, 1>(s, x.add(row * k), w, k, to.add(row * MAX_CHUNK));
+                        dots::<S, E, 1, 1>(s, x.add(row * k), w, k, 0, to.add(row * MAX_CHUNK));
                     }
                     i += 1;
                 }
@@ -151,7 +168,8 @@ impl<E: Load> Piece for Products<E> {
     }
 }
 
-/// `M` rows of `x` times `N` rows of `w`, a sum in flight for each product. Returns `M`.
+/// `M` rows of `x` times `N` rows of `w`, a sum in flight for each product. Returns `M`. Asks for what lies `ahead` bytes after what
+/// is read of `w`, unless it is 0.
 ///
 /// # Safety
 /// The rows of `k` elements are readable; `to[row * MAX_CHUNK + i]` is writable.
@@ -161,11 +179,15 @@ unsafe fn dots<S: Simd, E: Load, const M: usize, const N: usize>(
     x: *const f32,
     w: *const E,
     k: usize,
+    ahead: usize,
     to: *mut f32,
 ) -> usize {
     let mut sums = [[s.zero(); N]; M];
     let whole = k - k % S::LANES;
     for at in (0..whole).step_by(S::LANES) {
+        if ahead > 0 && (at * size_of::<E>()).is_multiple_of(LINE) {
+            (0..N).for_each(|i| s.prefetch_l2(w.wrapping_add(i * k + at).wrapping_byte_add(ahead)));
+        }
         // SAFETY: `at + LANES <= k`.
         unsafe {
             accumulate::<S, E, M, N>(s, x, w, k, &mut sums, |s, p| s.load(p.add(at)), |s, p| E::load(s, p.add(at)));

@@ -139,18 +139,14 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Prefetches the cache line at `p`, which need not be a valid address.
     #[inline(always)]
     fn prefetch<T>(self, p: *const T) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: SSE is part of the architecture, and a prefetch of any address has no effect but on caches.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast());
-        }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: a prefetch of any address has no effect but on caches.
-        unsafe {
-            std::arch::asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly));
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = p;
+        prefetch_line::<T, 1>(p);
+    }
+
+    /// The same, into the second-level cache: for streams from memory. A core has far more requests of that cache under way than of
+    /// the first one.
+    #[inline(always)]
+    fn prefetch_l2<T>(self, p: *const T) {
+        prefetch_line::<T, 2>(p);
     }
 
     #[inline(always)]
@@ -251,4 +247,28 @@ impl<const ROWS: usize, const VECTORS: usize> Piece for TilePiece<ROWS, VECTORS>
             }
         }
     }
+}
+
+/// Prefetches the line at `p` into the cache of level `LEVEL`, 1 or 2.
+#[inline(always)]
+fn prefetch_line<T, const LEVEL: u8>(p: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE is part of the architecture, and a prefetch of any address has no effect but on caches.
+    unsafe {
+        use std::arch::x86_64::*;
+        match LEVEL {
+            1 => _mm_prefetch::<_MM_HINT_T0>(p.cast()),
+            _ => _mm_prefetch::<_MM_HINT_T1>(p.cast()),
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch of any address has no effect but on caches.
+    unsafe {
+        match LEVEL {
+            1 => std::arch::asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly)),
+            _ => std::arch::asm!("prfm pldl2keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly)),
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = p;
 }

@@ -8,11 +8,11 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::{Record, len_bytes};
-use super::{DIRECT_PANELS, DIRECT_ROWS, LINE, k_blocks, packed, q6_k};
+use super::{AHEAD, DIRECT_PANELS, DIRECT_ROWS, LINE, k_blocks, packed, q6_k};
 use crate::pool::Worker;
 
-/// Bytes of weights that a thread takes at a time: each change of place interrupts the stream from memory.
-const TASK_BYTES: usize = 128 << 10;
+/// Bytes of weights of a task, about. Threads take runs of them: each change of place interrupts the stream from memory.
+const TASK_BYTES: usize = 64 << 10;
 
 /// # Safety
 /// As [`super::run`]; `acts` are up to [`DIRECT_PANELS`] panels of `rows` (a power of two) quantised rows, complete.
@@ -26,16 +26,18 @@ pub(super) unsafe fn run<D: Dot>(
     rows: usize,
     blocks: usize,
 ) {
-    let mut task = worker.take();
+    let chunk_of = |weights: Packed<'_>| (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP) * GROUP;
+    let tasks_of = |weights: Packed<'_>| weights.rows().div_ceil(chunk_of(weights));
+    let all = job.layers.iter().filter_map(|layer| packed(layer, six)).map(tasks_of).sum();
+    let mut run = worker.take_run(all);
     let mut first = 0;
     for layer in job.layers {
         let Some(weights) = packed(layer, six) else { continue };
         let n = weights.rows();
-        let groups = (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP);
-        let chunk = groups * GROUP;
-        let tasks = n.div_ceil(chunk);
-        while task < first + tasks {
-            let n0 = (task - first) * chunk;
+        let chunk = chunk_of(weights);
+        let tasks = tasks_of(weights);
+        while run.start < first + tasks {
+            let n0 = (run.start - first) * chunk;
             let count = chunk.min(n - n0);
             let mut main = [const { MaybeUninit::<f32>::uninit() }; DIRECT_PANELS * DIRECT_ROWS * MAX_CHUNK];
             let mut gate = main;
@@ -55,7 +57,10 @@ pub(super) unsafe fn run<D: Dot>(
                     finish(s, layer, &affine, row, n0, count, main.add(at), gate.add(at));
                 }
             }
-            task = worker.take();
+            run.start += 1;
+            if run.is_empty() {
+                run = worker.take_run(all);
+            }
         }
         first += tasks;
     }
@@ -149,8 +154,6 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
     blocks: usize,
     to: *mut f32,
 ) {
-    /// How far ahead of use weights are asked for, in bytes.
-    const AHEAD: usize = 4096;
     let mut results = [d.zero(); R];
     let mut at = if BLOCK_SCALES { weights } else { weights.wrapping_add(SCALES_BYTES) };
     for block in 0..blocks {
@@ -159,7 +162,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
         unsafe {
             let scales = if block % 2 == 0 { at } else { at.wrapping_sub(SCALES_BYTES + if FOUR { 256 } else { 512 }) };
             if BLOCK_SCALES && block % 2 == 0 {
-                d.float().prefetch(at.wrapping_add(AHEAD));
+                d.float().prefetch_l2(at.wrapping_add(AHEAD));
                 at = at.add(SCALES_BYTES);
             }
             let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
@@ -167,7 +170,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
                 d.sums(*start)
             });
             for i in 0..if FOUR { 4 } else { 8 } {
-                d.float().prefetch(at.wrapping_add(AHEAD));
+                d.float().prefetch_l2(at.wrapping_add(AHEAD));
                 let loaded = d.load(at);
                 at = at.add(4 * LINE);
                 if FOUR {

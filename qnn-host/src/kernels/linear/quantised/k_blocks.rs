@@ -6,6 +6,7 @@ use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::finish::MAX_CHUNK;
+use super::AHEAD;
 use super::acts::Record;
 
 /// One group of weights and all rows of a panel.
@@ -79,8 +80,6 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
     /// As [`Group`]; the rows exist.
     #[inline(always)]
     unsafe fn times<D: Dot, const R: usize>(&self, d: D, rows: usize, row: usize) {
-        /// How far ahead of use weights are asked for, in bytes.
-        const AHEAD: usize = 4096;
         /// Minima: as far ahead in columns, about.
         const MINIMA_AHEAD: usize = 2 * BLOCKS_AT;
         let bits = const { bits_of(KIND) };
@@ -90,10 +89,10 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         for stretch in 0..blocks.div_ceil(BLOCKS) {
             let start = weights.wrapping_add(stretch * stretch_bytes(bits));
             let less = minima.wrapping_add(stretch * BLOCKS_AT);
-            let ask = |at: usize| d.float().prefetch(start.wrapping_add(at + AHEAD));
+            let ask = |at: usize| d.float().prefetch_l2(start.wrapping_add(at + AHEAD));
             (0..BLOCKS_AT).step_by(64).for_each(ask);
             if LESS {
-                (0..BLOCKS_AT).step_by(64).for_each(|at| d.float().prefetch(less.wrapping_add(at + MINIMA_AHEAD)));
+                (0..BLOCKS_AT).step_by(64).for_each(|at| d.float().prefetch_l2(less.wrapping_add(at + MINIMA_AHEAD)));
             }
             // SAFETY: a stretch begins with its scales, also of minima if there are any.
             let (row_scales, row_units) =

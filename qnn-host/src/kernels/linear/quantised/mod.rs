@@ -31,6 +31,8 @@ const DIRECT_PANELS: usize = 4;
 const SMALL_X: usize = 16 << 10;
 /// Floats of a cache line.
 const LINE: usize = 16;
+/// How far ahead of use weights that stream from memory are asked for, in bytes.
+const AHEAD: usize = 4096;
 
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(_: Isa, m: usize, k: usize, threads: usize) -> usize {

@@ -4,8 +4,8 @@ use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, STRET
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::finish::MAX_CHUNK;
-use super::BLOCK;
 use super::acts::Record;
+use super::{AHEAD, BLOCK};
 
 /// One group of weights times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
 ///
@@ -42,13 +42,11 @@ impl Group {
     /// As [`Group`]; the rows exist.
     #[inline(always)]
     unsafe fn times<D: Dot, const R: usize>(&self, d: D, rows: usize, row: usize) {
-        /// How far ahead of use weights are asked for, in bytes.
-        const AHEAD: usize = 4096;
         const BLOCKS: usize = STRETCH / BLOCK;
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / BLOCKS {
             let start = self.weights.wrapping_add(stretch * STRETCH_BYTES);
-            let ask = |at: usize| d.float().prefetch(start.wrapping_add(at + AHEAD));
+            let ask = |at: usize| d.float().prefetch_l2(start.wrapping_add(at + AHEAD));
             (0..BLOCKS_AT).step_by(64).for_each(ask);
             // SAFETY: a stretch begins with its scales.
             let row_scales = unsafe { d.load_group(start.cast()) };

@@ -159,7 +159,7 @@ unsafe fn products<D: Dot>(
         for panel in 0..panels {
             for line in next_lines * panel / panels..next_lines * (panel + 1) / panels {
                 for group in 0..groups {
-                    d.float().prefetch(w.group(group0 + group).wrapping_add(next + 64 * line));
+                    d.float().prefetch_l2(w.group(group0 + group).wrapping_add(next + 64 * line));
                 }
             }
             // SAFETY: panel `panel` has these blocks; its products fit.
