@@ -4,7 +4,8 @@
 //! *Invariants*: the place is touched by renames alone, and holds the old folder or the new one, whole; what lies under the
 //! hidden name, which is the old folder after [`NewFolder::exchange`], is removed in the end. If this process is killed, the
 //! next maker of a folder there removes an unfinished folder; the old one only where its owner says that nothing is lost with
-//! it ([`sweep_exchanged`]), for others may have written into it until the exchange.
+//! it ([`sweep_exchanged`]), for others may have written into it until the exchange. That can be asked of a whole folder
+//! alone, so the old one takes a `partial` name right before it is removed.
 //!
 //! *Trap*: only Linux, and not each of its file systems, can exchange two folders. Elsewhere the old one is renamed to
 //! `.NAME.replaced.PID-HOST-START.N` first, and put back by the next maker if the process was killed right then.
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::new_file::sync_folder;
 use crate::temporary::folder_of;
 use crate::{FileError, Maker};
-use sweep::{Kind, remove_tree, show};
+use sweep::{Kind, discard, show};
 
 /// A folder under construction. Dropped, it removes what lies under its hidden name: the unfinished folder, or the old one.
 #[derive(Debug)]
@@ -195,7 +196,7 @@ impl Drop for NewFolder {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
             // What cannot be removed now is swept by the next maker.
-            let _ = remove_tree(&self.path);
+            let _ = discard(&self.path, self.place.path());
         }
         for folder in self.parents.iter().rev() {
             // Fails where another process has put something in, as it should.

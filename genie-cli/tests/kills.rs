@@ -144,6 +144,12 @@ fn is_complete(folder: &Path) -> bool {
     names(folder).iter().any(|name| name.contains(".partial.") && folder.join(name).join("manifest.json").exists())
 }
 
+/// Whether a hidden folder in `folder` is no whole bundle: the one that was replaced is being removed.
+fn is_half_removed(folder: &Path) -> bool {
+    let lacks = |hidden: &str| BUNDLE.iter().any(|name| !folder.join(hidden).join(name).exists());
+    names(folder).iter().any(|name| name.starts_with(".b.") && lacks(name))
+}
+
 const COMPILE: [&str; 8] = ["compile", "model", "-o", "b", "--ar", "1,8", "--cl", "64"];
 const RUN: [&str; 8] = ["run", "-c", "b", "--prompt-tokens", "1,2,3", "-n", "3", "--greedy"];
 const BUNDLE: [&str; 4] = ["genie_config.json", "manifest.json", "model.bin", "tokenizer.json"];
@@ -193,6 +199,7 @@ fn compile_by_force() {
         let moment = match i % 4 {
             1 => Moment::When(&is_exchanged),
             2 => Moment::When(&|| is_complete(&parent)),
+            3 => Moment::When(&|| is_exchanged() && is_half_removed(&parent)),
             _ => subject.draw(),
         };
         subject.kill(args, &moment);

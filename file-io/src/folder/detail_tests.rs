@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::time::{Duration, SystemTime};
 
-use super::sweep::open_up;
+use super::sweep::{open_up, remove_tree};
 use super::*;
 
 fn begin(path: &Path) -> NewFolder {

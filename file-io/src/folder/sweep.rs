@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::hidden_name;
 use crate::maker::{self, Maker};
 
 /// What a hidden folder is.
@@ -78,7 +79,7 @@ pub fn sweep_exchanged(parent: &Path, is_expendable: impl Fn(&Path) -> bool) -> 
         }
         if is_expendable(path) {
             // What cannot be removed now is swept by the next one.
-            let _ = remove_tree(path);
+            let _ = discard(path, &place);
         } else if let Ok(shown) = show(path, &place) {
             kept.push(shown);
         }
@@ -145,6 +146,17 @@ fn os_str(name: &OsStr, from: usize, length: usize) -> Option<&OsStr> {
 #[cfg(not(unix))]
 fn os_str(name: &OsStr, from: usize, length: usize) -> Option<&OsStr> {
     name.to_str()?.get(from..from + length).map(OsStr::new)
+}
+
+/// Removes a hidden folder with which nothing is lost. It takes the name of an unfinished one first: if this process is
+/// killed halfway, the next maker removes what is left. Under its old name, that would be kept as somebody's work.
+pub(super) fn discard(hidden: &Path, place: &Path) -> io::Result<()> {
+    let kind = hidden.file_name().and_then(parse).map(|(kind, ..)| kind);
+    let partial = hidden_name(place, Kind::Partial);
+    match kind {
+        Some(Kind::Exchange | Kind::Replaced) if fs::rename(hidden, &partial).is_ok() => remove_tree(&partial),
+        _ => remove_tree(hidden),
+    }
 }
 
 /// Removes a folder and all in it. A folder without write permission in it is given one first.

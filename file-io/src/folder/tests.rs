@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
+use super::sweep::remove_tree;
 use super::*;
 
 const DEAD: u32 = 0x7fff_fff0;
