@@ -12,6 +12,7 @@
 
 mod carry;
 mod error;
+mod hidden_name;
 mod place;
 mod sweep;
 
@@ -20,16 +21,15 @@ pub use error::{FolderError, UnfitPlace};
 pub use place::{Content, FolderPlace};
 pub use sweep::{sweep_exchanged, sweep_folders, sweep_old_names};
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::FileError;
 use crate::new_file::sync_folder;
 use crate::temporary::folder_of;
-use crate::{FileError, Maker};
-use sweep::{Kind, discard, show};
+use hidden_name::{Kind, hidden_name};
+use sweep::{discard, show};
 
 /// A folder under construction. Dropped, it removes what lies under its hidden name: the unfinished folder, or the old one.
 #[derive(Debug)]
@@ -227,16 +227,6 @@ fn make_hidden(place: &Path) -> Result<PathBuf, FolderError> {
             Err(e) => return Err(FileError::io("make a folder in", folder_of(place))(e).into()),
         }
     }
-}
-
-/// A name of its own for each process and each call.
-fn hidden_name(place: &Path, kind: Kind) -> PathBuf {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let mut name = OsString::from(".");
-    name.push(kind.cut(place.file_name().unwrap_or_default()));
-    name.push(format!(".{}.{}.{number}", kind.word(), Maker::this()));
-    place.with_file_name(name)
 }
 
 #[cfg(target_os = "linux")]

@@ -1,11 +1,13 @@
 //! Folders where the system answers in a rare way: errors by kind, entries that are copied, names at their limits.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::time::{Duration, SystemTime};
 
 use super::sweep::{open_up, remove_tree};
 use super::*;
+use crate::Maker;
 
 fn begin(path: &Path) -> NewFolder {
     NewFolder::create(FolderPlace::of(path).unwrap()).unwrap()

@@ -4,6 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::sweep::remove_tree;
 use super::*;
+use crate::Maker;
 
 const DEAD: u32 = 0x7fff_fff0;
 
