@@ -5,28 +5,39 @@
 //!
 //! *Order of work*. A task is a chunk of one layer's outputs. Few rows of `X` (decode, short drafts): weights stream from memory
 //! once, a few rows at a time, and are multiplied with all rows of `X`. Many: a few rows of `X` at a time stay in the first-level
-//! cache, and the chunk, in the second, is multiplied with them.
+//! cache, and the chunk, in the second, is multiplied with them. Where tiles are small, so that an element would be widened for
+//! every other row of `X`, a chunk of other elements than f32 is widened into the second-level cache first.
 //!
 //! *Layout*: products `[row][MAX_CHUNK]` f32 on the thread's stack, `row < FEW_ROWS`.
 
 use super::super::float::Load;
 use super::super::isa::simd_fn;
-use super::super::rows::{RowMat, with_row_elem};
+use super::super::rows::{RowElem, RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
+use super::super::{Float, Mat};
 use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};
 use crate::pool::Worker;
 
 /// Most rows of `X` for which weights are read once.
 const FEW_ROWS: usize = 8;
+/// Bytes of weights of a task for many rows: a part of the second-level cache.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Floats of scratch of a thread: a widened chunk, with its gate.
+const WIDENED_LEN: usize = CHUNK_BYTES / 4;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Rows of more bytes are asked for this far ahead in themselves, shorter ones four rows ahead.
 const NEAR: usize = 4096;
 
+/// f32 numbers of scratch for `m` rows of `X` with `threads` threads.
+pub(super) fn scratch_len(m: usize, threads: usize) -> usize {
+    if m > FEW_ROWS { threads * WIDENED_LEN } else { 0 }
+}
+
 simd_fn! {
     /// # Safety
-    /// As [`super::linear`], operands checked.
+    /// As [`super::linear`], operands and scratch checked.
     pub(super) unsafe fn run(worker: Worker<'_>, job: &Job<'_>) = body
 }
 
@@ -38,20 +49,29 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     fn here<'a>(job: &Job<'_>, layer: &Linear<'a>) -> Option<RowMat<'a>> {
         layer.weights.as_rows().filter(|_| !(job.wide && layer.suits_tiles()))
     }
-    let rows_of = |weights: RowMat<'_>| chunk_rows::<S>(job, weights.elem_bytes(), worker.count());
-    let tasks_of = |weights: RowMat<'_>| weights.rows.div_ceil(rows_of(weights));
-    let all = job.layers.iter().filter_map(|layer| here(job, layer)).map(tasks_of).sum();
+    // A chunk is shared with its gate's.
+    let fits = |layer: &Linear<'_>| {
+        let parts = 1 + usize::from(layer.gate.is_some());
+        widens::<S>(job, layer).then_some(4 * parts).filter(|bytes| 4 * job.k * bytes <= CHUNK_BYTES)
+    };
+    let rows_of = |layer: &Linear<'_>, weights: RowMat<'_>| {
+        chunk_rows::<S>(job, fits(layer).unwrap_or(weights.elem_bytes()), worker.count())
+    };
+    let tasks_of = |layer: &Linear<'_>| here(job, layer).map_or(0, |w| w.rows.div_ceil(rows_of(layer, w)));
+    let all = job.layers.iter().map(tasks_of).sum();
+    let own = job.scratch.ptr().wrapping_add(worker.index() * WIDENED_LEN);
     let mut run = worker.take_run(all);
     let mut first = 0;
     for layer in job.layers {
         let Some(weights) = here(job, layer) else { continue };
         let n = weights.rows;
-        let rows = rows_of(weights);
-        let tasks = tasks_of(weights);
+        let rows = rows_of(layer, weights);
+        let tasks = tasks_of(layer);
+        let own = fits(layer).map(|_| own);
         while run.start < first + tasks {
             let n0 = (run.start - first) * rows;
-            // SAFETY: the chunk lies inside the layer, and this thread alone took it.
-            unsafe { chunk(s, job, layer, weights, n0, rows.min(n - n0)) };
+            // SAFETY: the chunk lies inside the layer, and this thread alone took it; its part of the scratch holds it and its gate's.
+            unsafe { chunk(s, job, layer, weights, n0, rows.min(n - n0), own) };
             run.start += 1;
             if run.is_empty() {
                 run = worker.take_run(all);
@@ -72,16 +92,48 @@ fn chunk_rows<S: Simd>(job: &Job<'_>, elem_bytes: usize, threads: usize) -> usiz
     let unit = if S::MANY_REGISTERS { 6 } else { 4 };
     let outputs: usize = job.layers.iter().filter_map(|l| l.weights.as_rows()).map(|w| w.rows).sum();
     let fair = outputs.div_ceil(4 * threads);
-    (of_bytes(256 << 10).min(fair) / unit * unit).clamp(unit, MAX_CHUNK)
+    (of_bytes(CHUNK_BYTES).min(fair) / unit * unit).clamp(unit, MAX_CHUNK)
 }
 
-/// # Safety
-/// `n0 .. n0 + count` are outputs of `layer`, `count <= MAX_CHUNK`, that this thread alone uses.
+/// Whether elements of a layer's chunk are widened before they are multiplied.
 #[inline(always)]
-unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: RowMat<'_>, n0: usize, count: usize) {
+fn widens<S: Simd>(job: &Job<'_>, layer: &Linear<'_>) -> bool {
+    let narrow = |weights: Mat<'_>| weights.as_rows().is_some_and(|w| w.elem != RowElem::Float(Float::F32));
+    !S::MANY_REGISTERS && job.m > FEW_ROWS && (narrow(layer.weights) || layer.gate.is_some_and(|g| narrow(g.weights)))
+}
+
+/// Outputs `n0 .. n0 + count`. Weights are widened into `own`, if that is given.
+///
+/// # Safety
+/// The outputs are the layer's, `count <= MAX_CHUNK`, and this thread alone uses them; `own` has space for `count` rows, twice if
+/// there is a gate.
+#[inline(always)]
+unsafe fn chunk<S: Simd>(
+    s: S,
+    job: &Job<'_>,
+    layer: &Linear<'_>,
+    weights: RowMat<'_>,
+    n0: usize,
+    count: usize,
+    own: Option<*mut f32>,
+) {
     let mut main = [0.0f32; FEW_ROWS * MAX_CHUNK];
     let mut gate = [0.0f32; FEW_ROWS * MAX_CHUNK];
     let affine = Affine::of(s, layer, n0, count);
+    let gate_weights = layer.gate.and_then(|g| g.weights.as_rows());
+    // Chunks of f32, if they are widened: the layer's, then its gate's.
+    let wide = |weights: RowMat<'_>, part: usize| {
+        let own = own?.wrapping_add(part * count * job.k);
+        // SAFETY: the rows exist, and the caller promised space for them.
+        unsafe {
+            with_row_elem!(weights.elem, E => {
+                s.outline(Widen { from: weights.ptr::<E>().add(n0 * job.k), len: count * job.k, to: own });
+            });
+        }
+        Some(own.cast_const())
+    };
+    let wide_main = wide(weights, 0);
+    let wide_gate = gate_weights.and_then(|weights| wide(weights, 1));
     let many = job.m > FEW_ROWS;
     let most = match (many, S::MANY_REGISTERS) {
         (false, _) => FEW_ROWS,
@@ -94,22 +146,47 @@ unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: RowMa
         let k = job.k;
         // SAFETY: the products of `count` rows of weights with `m <= FEW_ROWS` rows fit; the rows exist.
         unsafe {
-            if let Some(g) = layer.gate.and_then(|g| g.weights.as_rows()) {
-                with_row_elem!(g.elem, E => {
-                    let w = g.ptr::<E>().add(n0 * k);
-                    s.outline(Products { x, m, k, w, count, many, to: gate.as_mut_ptr() });
-                });
+            for (weights, wide, to) in
+                [(gate_weights, wide_gate, gate.as_mut_ptr()), (Some(weights), wide_main, main.as_mut_ptr())]
+            {
+                match (weights, wide) {
+                    (Some(_), Some(w)) => s.outline(Products { x, m, k, w, count, many, to }),
+                    (Some(weights), None) => with_row_elem!(weights.elem, E => {
+                        let w = weights.ptr::<E>().add(n0 * k);
+                        s.outline(Products { x, m, k, w, count, many, to });
+                    }),
+                    (None, _) => {}
+                }
             }
-            with_row_elem!(weights.elem, E => {
-                let w = weights.ptr::<E>().add(n0 * k);
-                s.outline(Products { x, m, k, w, count, many, to: main.as_mut_ptr() });
-            });
         }
         for row in 0..m {
             let at = row * MAX_CHUNK;
             let (main, gate) = (main[at..].as_ptr(), gate[at..].as_ptr());
             // SAFETY: row `row` of the products has `count <= MAX_CHUNK` numbers; the caller's promise covers the outputs.
             unsafe { finish(s, layer, &affine, row0 + row, n0, count, main, gate) };
+        }
+    }
+}
+
+/// `to[i] = from[i]` for `len` elements. Safe to run while they are readable and `to` has space.
+struct Widen<E> {
+    from: *const E,
+    len: usize,
+    to: *mut f32,
+}
+
+impl<E: Load> Piece for Widen<E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self, s: S) {
+        let whole = self.len - self.len % S::LANES;
+        // SAFETY: `whole <= len`.
+        unsafe {
+            for at in (0..whole).step_by(S::LANES) {
+                s.store(self.to.add(at), E::load(s, self.from.add(at)));
+            }
+            for at in whole..self.len {
+                *self.to.add(at) = E::get(self.from.add(at));
+            }
         }
     }
 }

@@ -1,6 +1,10 @@
-//! [`Dot`] on AVX2: sixteen rows are two registers of eight. With AVX-VNNI a product of quads is one instruction per register;
-//! without, five, of which two bring signs to the side that may have them.
+//! [`Dot`] on AVX2: sixteen rows are two registers of eight. With AVX-VNNI a product of quads is one instruction per register.
+//!
+//! Without, one instruction multiplies unsigned with signed bytes and adds pairs in 16 bits. Weights of 4 to 6 bits are unsigned,
+//! and sums of pairs stay there for a few quads: two instructions a quad, and two more to widen the sums at the end. Signed
+//! weights of 8 bits take five, of which two bring signs to the side that may have them.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use half::f16;
@@ -21,9 +25,9 @@ macro_rules! op {
     }};
 }
 
-/// The two units differ in what signed weights become, and in one operation.
+/// The two units differ in what signed weights become, and in how quads are multiplied.
 macro_rules! impl_dot {
-    ($unit:ty, $features:literal, $float:expr, $offset:literal, $bytes:expr, $dot:expr) => {
+    ($unit:ty, $features:literal, $float:expr, $offset:literal, $bytes:expr, $dot:expr, { $($few:tt)* }) => {
         impl Dot for $unit {
             type Float = Avx2;
             type Weights = [__m256i; 2];
@@ -125,6 +129,8 @@ macro_rules! impl_dot {
             fn dot(self, sums: [__m256i; 2], weights: [__m256i; 2], quad: __m256i) -> [__m256i; 2] {
                 op!([$dot(sums[0], weights[0], quad), $dot(sums[1], weights[1], quad)])
             }
+
+            $($few)*
 
             #[inline(always)]
             fn to_float(self, [a, b]: [__m256i; 2]) -> [__m256; 2] {
@@ -249,5 +255,101 @@ unsafe fn vnni(sum: __m256i, weight: __m256i, quad: __m256i) -> __m256i {
     unsafe { _mm256_dpbusd_avx_epi32(sum, weight, quad) }
 }
 
-impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened);
-impl_dot!(AvxVnni, "avx2,fma,f16c,avxvnni", |unit: AvxVnni| unit.0, 128, raised, vnni);
+/// Sums of pairs in 16 bits, widened and added.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn widen(sum: __m256i, pairs: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))) }
+}
+
+/// Keeps sums in the order in which they are written. Left alone, the compiler adds the products of all quads up in a tree, for which
+/// there are not registers enough.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn in_order([mut a, mut b]: [__m256i; 2]) -> [__m256i; 2] {
+    // SAFETY: there are no instructions; the registers exist.
+    unsafe {
+        asm!("/* {} {} */", inout(ymm_reg) a, inout(ymm_reg) b, options(pure, nomem, nostack, preserves_flags));
+    }
+    [a, b]
+}
+
+impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened, {
+    #[inline(always)]
+    fn begin_few(self, _: [__m256i; 2]) -> [__m256i; 2] {
+        op!([_mm256_setzero_si256(); 2])
+    }
+
+    #[inline(always)]
+    fn dot_few(self, few: [__m256i; 2], weights: [__m256i; 2], quad: __m256i) -> [__m256i; 2] {
+        op!([
+            _mm256_add_epi16(few[0], _mm256_maddubs_epi16(weights[0], quad)),
+            _mm256_add_epi16(few[1], _mm256_maddubs_epi16(weights[1], quad)),
+        ])
+    }
+
+    #[inline(always)]
+    fn end_few(self, sums: [__m256i; 2], few: [__m256i; 2]) -> [__m256i; 2] {
+        op!([widen(sums[0], few[0]), widen(sums[1], few[1])])
+    }
+
+    #[inline(always)]
+    unsafe fn products<const R: usize, const G: usize, const FEW: usize>(
+        self,
+        weights: *const u8,
+        stride: usize,
+        acts: *const i8,
+        quads: usize,
+        starts: *const i32,
+    ) -> [[[__m256i; 2]; G]; R] {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let start = |r: usize| self.sums(*starts.add(r));
+            let load = |g: usize, quad: usize| Dot::load(self, weights.add(g * stride + 64 * quad));
+            let x = |r: usize, quad: usize| self.quad(acts.add((quad * R + r) * 4));
+            let zero = [_mm256_setzero_si256(); 2];
+            let mut sums = [[zero; G]; R];
+            if FEW == 0 {
+                for r in 0..R {
+                    sums[r] = [start(r); G];
+                }
+                for quad in 0..quads {
+                    for g in 0..G {
+                        let w = load(g, quad);
+                        for r in 0..R {
+                            sums[r][g] = self.dot(sums[r][g], w, x(r, quad));
+                        }
+                    }
+                }
+            } else {
+                for r in 0..R {
+                    sums[r] = [start(r); G];
+                }
+                for first in (0..quads).step_by(FEW) {
+                    let mut few = [[zero; G]; R];
+                    for quad in first..(first + FEW).min(quads) {
+                        for g in 0..G {
+                            let w = load(g, quad);
+                            for r in 0..R {
+                                few[r][g] = in_order(self.dot_few(few[r][g], w, x(r, quad)));
+                            }
+                        }
+                    }
+                    for r in 0..R {
+                        for g in 0..G {
+                            sums[r][g] = self.end_few(sums[r][g], few[r][g]);
+                        }
+                    }
+                }
+            }
+            sums
+        }
+    }
+});
+impl_dot!(AvxVnni, "avx2,fma,f16c,avxvnni", |unit: AvxVnni| unit.0, 128, raised, vnni, {});

@@ -12,6 +12,16 @@ pub(crate) const GROUP: usize = 16;
 /// Numbers of a block of activations.
 pub(crate) const BLOCK: usize = 32;
 
+/// Quads of activations (-127 to 127) whose products with unsigned weights of so many bits, two in each sum, fit in 16 bits.
+pub(crate) const fn few_quads(bits: u32) -> usize {
+    match bits {
+        4 => 8,
+        5 => 4,
+        6 => 2,
+        _ => 0,
+    }
+}
+
 /// An integer unit.
 pub(crate) trait Dot: Copy + Send + Sync + 'static {
     /// The unit for f32 beside it.
@@ -111,6 +121,25 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
 
     fn dot(self, sums: Self::Sums, weights: Self::Weights, quad: Self::Quad) -> Self::Sums;
 
+    /// Begins a run of [`Dot::dot_few`] on top of `sums`. A unit without products of four may add pairs up in 16 bits until
+    /// [`Dot::end_few`]: for weights of 4 bits 8 quads at the most, of 5 bits 4, of 6 bits 2 ([`few_quads`]).
+    #[inline(always)]
+    fn begin_few(self, sums: Self::Sums) -> Self::Sums {
+        sums
+    }
+
+    /// [`Dot::dot`] for weights that are 0 to 15, 31 or 63: what [`Dot::low`], [`Dot::high`], [`Dot::five`] and [`Dot::six`] give.
+    #[inline(always)]
+    fn dot_few(self, few: Self::Sums, weights: Self::Weights, quad: Self::Quad) -> Self::Sums {
+        self.dot(few, weights, quad)
+    }
+
+    /// Ends a run: `sums`, which it began with, and its products.
+    #[inline(always)]
+    fn end_few(self, _sums: Self::Sums, few: Self::Sums) -> Self::Sums {
+        few
+    }
+
     /// Keeps the weights of two quads that follow each other (the first at an even place), ready for [`Dot::products`].
     ///
     /// # Safety
@@ -125,13 +154,14 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     }
 
     /// `R` rows of activations, `[quad][R][4]` at `acts`, times `G` groups of weights, at `weights` as [`Dot::store_opened`]
-    /// left them and `stride` bytes apart: `quads` of each, an even number. The sums of row `r` start with `starts[r]`.
+    /// left them and `stride` bytes apart: `quads` of each, an even number. The sums of row `r` start with `starts[r]`. Weights
+    /// are unsigned and of so few bits that `FEW` quads can be added up in 16 bits, or signed where it is 0.
     ///
     /// # Safety
     /// `R` is [`Dot::TILE`]'s, `G` at most that. Activations and weights are readable, and so are `R` starts, which begin at a
     /// multiple of 4.
     #[inline(always)]
-    unsafe fn products<const R: usize, const G: usize>(
+    unsafe fn products<const R: usize, const G: usize, const FEW: usize>(
         self,
         weights: *const u8,
         stride: usize,

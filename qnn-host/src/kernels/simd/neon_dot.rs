@@ -292,7 +292,7 @@ impl_dot!(NeonI8mm, "neon,dotprod,i8mm", |unit: NeonI8mm| unit.0.0, sdot, {
     }
 
     #[inline(always)]
-    unsafe fn products<const R: usize, const G: usize>(
+    unsafe fn products<const R: usize, const G: usize, const FEW: usize>(
         self,
         weights: *const u8,
         stride: usize,

@@ -165,10 +165,11 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
                 d.float().prefetch_l2(at.wrapping_add(AHEAD));
                 at = at.add(SCALES_BYTES);
             }
-            let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
+            let starts: [D::Sums; R] = std::array::from_fn(|r| {
                 let start = if FOUR { record.start4(row + r) } else { record.start8(row + r) };
                 d.sums(*start)
             });
+            let mut sums = if FOUR { starts.map(|start| d.begin_few(start)) } else { starts };
             for i in 0..if FOUR { 4 } else { 8 } {
                 d.float().prefetch_l2(at.wrapping_add(AHEAD));
                 let loaded = d.load(at);
@@ -176,8 +177,8 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
                 if FOUR {
                     let (low, high) = (d.low(loaded), d.high(loaded));
                     for (r, sum) in sums.iter_mut().enumerate() {
-                        *sum = d.dot(*sum, low, d.quad(record.quad(i, row + r)));
-                        *sum = d.dot(*sum, high, d.quad(record.quad(i + 4, row + r)));
+                        *sum = d.dot_few(*sum, low, d.quad(record.quad(i, row + r)));
+                        *sum = d.dot_few(*sum, high, d.quad(record.quad(i + 4, row + r)));
                     }
                 } else {
                     let w = d.bytes(loaded);
@@ -187,6 +188,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
                 }
             }
             for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
+                let sum = if FOUR { d.end_few(starts[r], sum) } else { sum };
                 let (sum, scale) = (d.to_float(sum), *record.scale(row + r));
                 *result = if BLOCK_SCALES {
                     let w = d.load_group_f16(scales.add(block % 2 * 2 * GROUP).cast());

@@ -4,7 +4,7 @@
 use super::super::super::k_blocks::{BLOCKS, BLOCKS_AT, LEVELS, NIBBLES, STEPS_AT, block_bytes, stretch_bytes};
 use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
-use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
+use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
 use super::AHEAD;
 use super::acts::Record;
@@ -107,17 +107,29 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
                     let mut sums: [D::Sums; R] =
                         std::array::from_fn(|r| d.sums(if KIND == LEVEL { *record.start8(row + r) } else { 0 }));
                     let upper = d.load(if KIND == UFIVE { from.add(NIBBLES) } else { from });
-                    for i in 0..4 {
-                        let loaded = d.load(from.add(64 * i));
-                        for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
-                            let w = match KIND {
-                                UFIVE => d.five(w, upper, quad as u32),
-                                LEVEL => d.levels(w, &LEVELS),
-                                _ => w,
-                            };
-                            for (r, sum) in sums.iter_mut().enumerate() {
-                                *sum = d.dot(*sum, w, d.quad(record.quad(quad, row + r)));
+                    // A run of unsigned weights has two quads for each of these.
+                    let run = if KIND == UFIVE { const { few_quads(5) / 2 } } else { const { few_quads(4) / 2 } };
+                    for first in (0..4).step_by(run) {
+                        let begun = sums;
+                        if KIND != LEVEL {
+                            sums = sums.map(|sum| d.begin_few(sum));
+                        }
+                        for i in first..first + run {
+                            let loaded = d.load(from.add(64 * i));
+                            for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
+                                let w = match KIND {
+                                    UFIVE => d.five(w, upper, quad as u32),
+                                    LEVEL => d.levels(w, &LEVELS),
+                                    _ => w,
+                                };
+                                for (r, sum) in sums.iter_mut().enumerate() {
+                                    let x = d.quad(record.quad(quad, row + r));
+                                    *sum = if KIND == LEVEL { d.dot(*sum, w, x) } else { d.dot_few(*sum, w, x) };
+                                }
                             }
+                        }
+                        if KIND != LEVEL {
+                            sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
                         }
                     }
                     // In the order of the tiles for many rows: a row's bits do not depend on how many there are.

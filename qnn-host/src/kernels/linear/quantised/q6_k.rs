@@ -2,7 +2,7 @@
 
 use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, STRETCH_BYTES, UPPER_AT};
 use super::super::super::simd::Simd;
-use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
+use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
 use super::acts::Record;
 use super::{AHEAD, BLOCK};
@@ -60,12 +60,17 @@ impl Group {
                     for half in 0..2 {
                         let upper = d.load(start.add(at + UPPER_AT + 64 * half));
                         let mut sums: [D::Sums; R] = std::array::from_fn(|r| d.sums(*record.start6(half, row + r)));
-                        for (i, lower) in lower.into_iter().enumerate() {
-                            let lower = if half == 0 { d.low(lower) } else { d.high(lower) };
-                            let w = d.six(lower, upper, i as u32);
-                            for (r, sum) in sums.iter_mut().enumerate() {
-                                *sum = d.dot(*sum, w, d.quad(record.quad(4 * half + i, row + r)));
+                        for pair in [0, 2] {
+                            let begun = sums;
+                            sums = sums.map(|sum| d.begin_few(sum));
+                            for (i, lower) in lower.into_iter().enumerate().skip(pair).take(const { few_quads(6) }) {
+                                let lower = if half == 0 { d.low(lower) } else { d.high(lower) };
+                                let w = d.six(lower, upper, i as u32);
+                                for (r, sum) in sums.iter_mut().enumerate() {
+                                    *sum = d.dot_few(*sum, w, d.quad(record.quad(4 * half + i, row + r)));
+                                }
                             }
+                            sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
                         }
                         // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
                         let steps = d.load_group_i8(start.add(STEPS_AT + (2 * block + half) * GROUP).cast());

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::{Gate, Linear, Residual, linear_on};
-use crate::kernels::packed::{Bits, Packed, Packing};
+use crate::kernels::packed::{Bits, Packed, Packer, Packing};
 use crate::kernels::simd::dot::BLOCK;
 use crate::kernels::testing::{
     assert_close, isas, isas_without_matrix_unit, less, numbers, packed_minima, packed_numbers,
@@ -194,6 +194,38 @@ fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
         for (n, k, packing) in [(33, 768, 5), (97, 320, 5), (20, 512, 6), (50, 300, 7)] {
             let packing = Packing::ALL[packing];
             Problem { m, n, k, packing, bias: true, gate: None, minima: true, residual: true, seed: 7 }.check(&pool);
+        }
+    }
+}
+
+#[test]
+fn the_largest_weights_times_the_largest_activations_do_not_saturate() {
+    let pool = pool(1);
+    let (n, k, scale) = (20, 512, 1.0 / 1024.0);
+    for packing in &Packing::ALL[..WEIGHTS] {
+        let ends: [i8; 2] = match packing.bits {
+            Bits::Four => [-8, 7],
+            Bits::Six => [-32, 31],
+            Bits::UFour => [0, 15],
+            Bits::UFive => [0, 31],
+            Bits::Levels => [-127, 113],
+            Bits::Eight | Bits::Minima => [-128, 127],
+        };
+        for (value, x) in ends.into_iter().flat_map(|value| [(value, 1.0), (value, -1.0)]) {
+            let mut bytes = vec![0; packing.size_bytes(n, k).expect("a small matrix")];
+            let mut packer = Packer::new(&mut bytes, *packing, n, k);
+            let scales = vec![scale; packing.scales_of_row(k)];
+            (0..n).for_each(|row| packer.row(row, &vec![value; k], &scales).expect("values and scales fit"));
+            let weights = Packed::new(&bytes, *packing, n, k);
+            let expected = k as f32 * f32::from(value) * scale * x;
+            for (isa, m) in isas_without_matrix_unit().flat_map(|isa| [1, 2, 4, 8, 16].map(|m| (isa, m))) {
+                let mut out = vec![f32::NAN; m * n];
+                linear_on(&pool, isa, &vec![x; m * k], m, |out| Linear::new(weights, out), &mut out, &mut Vec::new());
+                for y in out {
+                    let off = (y - expected).abs();
+                    assert!(off <= 1e-5 * expected.abs(), "{packing:?}, {value} times {x} on {}: {y}", isa.name());
+                }
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
-use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP};
+use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, few_quads};
 use super::super::super::{k_blocks, q6_k};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
@@ -173,11 +173,16 @@ unsafe fn products<D: Dot>(
                     bits: packing.bits,
                     to: to.add(panel * D::TILE.0 * groups * GROUP),
                 };
-                match (packing.bits, by_block) {
-                    (Bits::Six, _) => by_shape::<D, true, 2, false>(d, groups, tile),
-                    (_, true) if w.minima(group0).is_some() => by_shape::<D, true, 1, true>(d, groups, tile),
-                    (_, true) => by_shape::<D, true, 1, false>(d, groups, tile),
-                    (_, false) => by_shape::<D, false, 1, false>(d, groups, tile),
+                match (packing.bits, by_block, w.minima(group0).is_some()) {
+                    (Bits::Six, ..) => by_shape::<D, true, 2, false, 6>(d, groups, tile),
+                    (Bits::Four, true, _) => by_shape::<D, true, 1, false, 4>(d, groups, tile),
+                    (Bits::Four, false, _) => by_shape::<D, false, 1, false, 4>(d, groups, tile),
+                    (Bits::UFour, _, true) => by_shape::<D, true, 1, true, 4>(d, groups, tile),
+                    (Bits::UFour, _, false) => by_shape::<D, true, 1, false, 4>(d, groups, tile),
+                    (Bits::UFive, _, true) => by_shape::<D, true, 1, true, 5>(d, groups, tile),
+                    (Bits::UFive, _, false) => by_shape::<D, true, 1, false, 5>(d, groups, tile),
+                    (_, true, _) => by_shape::<D, true, 1, false, 8>(d, groups, tile),
+                    (_, false, _) => by_shape::<D, false, 1, false, 8>(d, groups, tile),
                 }
             }
         }
@@ -320,7 +325,7 @@ struct Tile {
 /// # Safety
 /// The operands have the shapes of [`Tile`], panels of the unit's rows; `groups` are at most those of `D::TILE`.
 #[inline(always)]
-unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool>(
+unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool, const BITS: u32>(
     d: D,
     groups: usize,
     t: Tile,
@@ -328,28 +333,36 @@ unsafe fn by_shape<D: Dot, const BLOCK_SCALES: bool, const PARTS: usize, const L
     // SAFETY: the caller's promise; each arm is the unit's own shape.
     unsafe {
         match (D::TILE, groups) {
-            ((4, 3), 3) => d.outline(TilePiece::<4, 3, BLOCK_SCALES, PARTS, LESS>(t)),
-            ((4, 3), 2) => d.outline(TilePiece::<4, 2, BLOCK_SCALES, PARTS, LESS>(t)),
-            ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES, PARTS, LESS>(t)),
-            _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES, PARTS, LESS>(t)),
+            ((4, 3), 3) => d.outline(TilePiece::<4, 3, BLOCK_SCALES, PARTS, LESS, BITS>(t)),
+            ((4, 3), 2) => d.outline(TilePiece::<4, 2, BLOCK_SCALES, PARTS, LESS, BITS>(t)),
+            ((4, _), _) => d.outline(TilePiece::<4, 1, BLOCK_SCALES, PARTS, LESS, BITS>(t)),
+            _ => d.outline(TilePiece::<2, 1, BLOCK_SCALES, PARTS, LESS, BITS>(t)),
         }
     }
 }
 
 /// [`tile`] as a function of its own.
-struct TilePiece<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool>(Tile);
+struct TilePiece<
+    const R: usize,
+    const G: usize,
+    const BLOCK_SCALES: bool,
+    const PARTS: usize,
+    const LESS: bool,
+    const BITS: u32,
+>(Tile);
 
-impl<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool> DotPiece
-    for TilePiece<R, G, BLOCK_SCALES, PARTS, LESS>
+impl<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool, const BITS: u32>
+    DotPiece for TilePiece<R, G, BLOCK_SCALES, PARTS, LESS, BITS>
 {
     #[inline(always)]
     unsafe fn run<D: Dot>(self, d: D) {
         // SAFETY: the caller's promise.
-        unsafe { tile::<D, R, G, BLOCK_SCALES, PARTS, LESS>(d, self.0) }
+        unsafe { tile::<D, R, G, BLOCK_SCALES, PARTS, LESS, BITS>(d, self.0) }
     }
 }
 
 /// `R` rows of a panel times `G` groups, added to the products; blocks have `PARTS` scales per row, 1 or 2, and minima if `LESS`.
+/// Weights are signed if they have 8 `BITS`, and unsigned otherwise.
 ///
 /// # Safety
 /// The operands have the shapes of [`Tile`], panels of `R` rows.
@@ -361,6 +374,7 @@ unsafe fn tile<
     const BLOCK_SCALES: bool,
     const PARTS: usize,
     const LESS: bool,
+    const BITS: u32,
 >(
     d: D,
     t: Tile,
@@ -381,7 +395,13 @@ unsafe fn tile<
             };
             let (first, quads) = (part * 4, BLOCK / 4 / PARTS);
             let opened = opened.add(64 * first);
-            let sums = d.products::<R, G>(opened, OPEN_BLOCKS * OPEN_BYTES, record.quad(first, 0), quads, starts);
+            let acts = record.quad(first, 0);
+            let sums = match const { few_quads(BITS) } {
+                8 => d.products::<R, G, 8>(opened, OPEN_BLOCKS * OPEN_BYTES, acts, quads, starts),
+                4 => d.products::<R, G, 4>(opened, OPEN_BLOCKS * OPEN_BYTES, acts, quads, starts),
+                2 => d.products::<R, G, 2>(opened, OPEN_BLOCKS * OPEN_BYTES, acts, quads, starts),
+                _ => d.products::<R, G, 0>(opened, OPEN_BLOCKS * OPEN_BYTES, acts, quads, starts),
+            };
             let scales: [D::Group; G] = std::array::from_fn(|g| {
                 if BLOCK_SCALES { d.load_group(t.scales.add(g * GROUP_SCALES + at * GROUP)) } else { d.zero() }
             });
