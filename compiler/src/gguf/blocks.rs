@@ -55,7 +55,7 @@ pub enum BlockFormat {
     IQ4_XS,
 }
 
-/// One block of 256 of a format that [`BlockFormat::has_steps`]: `w = q * scale - minimum * unit`, exact up to the difference.
+/// One block of 256 with a scale for each 32: `w = q * scale - minimum * unit`, exact up to the difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Steps {
     /// 0..=15, 0..=31, or levels.
@@ -167,13 +167,7 @@ impl BlockFormat {
         }
     }
 
-    /// Whether a block is unsigned values or levels with a scale for each 32, and perhaps a minimum, that are whole numbers times a
-    /// float16.
-    pub(crate) const fn has_steps(self) -> bool {
-        matches!(self, Self::Q4K | Self::Q5K | Self::IQ4_XS)
-    }
-
-    /// One block of a format that [`Self::has_steps`].
+    /// One block of `Q4_K`, `Q5_K` or `IQ4_XS`.
     ///
     /// # Panics
     /// For other formats.

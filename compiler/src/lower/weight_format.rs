@@ -199,8 +199,10 @@ impl BlockBits {
             (BlockFormat::Q4K, Role::Linear) => Some(Self::KFour),
             (BlockFormat::Q5K, Role::Linear) => Some(Self::KFive),
             (BlockFormat::IQ4_XS, Role::Linear | Role::Embedding) => Some(Self::Levels),
-            // A table of four bits stays one: it holds the same numbers.
-            (BlockFormat::Q4_0, Role::Embedding) => Some(Self::Four),
+            // What has four bits keeps them: they hold the same numbers.
+            (BlockFormat::Q4_0, Role::Linear | Role::Embedding) => Some(Self::Four),
+            // A byte each in the graph; the host packs them in their bits.
+            (BlockFormat::Q5_0 | BlockFormat::IQ4_NL, Role::Linear | Role::Embedding) => Some(Self::Eight),
             _ => None,
         }
     }
@@ -210,6 +212,11 @@ impl BlockBits {
         let values = if self == Self::Four { n_elems.div_ceil(2) } else { n_elems };
         values + n_elems / self.block() as u64 * 8
     }
+}
+
+/// Whether weights of that role stay as a file has them, whichever format of blocks others are rounded to.
+pub(crate) fn is_copied(format: BlockFormat, role: Role) -> bool {
+    BlockBits::of_copied(format, role).is_some()
 }
 
 /// True for factors that change exponents only.

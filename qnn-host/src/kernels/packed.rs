@@ -1,7 +1,8 @@
-//! Weights of 4 or 8 bits, laid out for the product kernels of every instruction set.
+//! Weights of 4, 5 or 8 bits, laid out for the product kernels of every instruction set.
 //!
-//! A weight is `value * scale`: signed quantised values, -8..=7 or -128..=127, and a scale for each row or for each block of
-//! 32 along the row. Block scales are f16, as in Q4_0 and Q8_0, whose values and scales this layout keeps bit for bit.
+//! A weight is `value * scale`: signed quantised values, -8..=7, -16..=15, -128..=127 or one of sixteen levels, and a scale for each
+//! row or for each block of 32 along the row. Block scales are f16, as in Q4_0, Q5_0, IQ4_NL and Q8_0, whose values and scales this
+//! layout keeps bit for bit.
 //!
 //! *Layout*: sixteen rows form a group, 64 columns a stretch; bytes of missing rows and columns are 0. One stream of bytes, read
 //! once from front to back by a product with a vector:
@@ -11,12 +12,11 @@
 //!         stretch, stretch, ...
 //! stretch [block scales: 2 blocks x 16 rows x f16]            with scales by block
 //!         block 0, block 1
-//! block   8 bits: 8 quads x 16 rows x 4 values                512 bytes
-//!         4 bits: 4 pairs of quads x 16 rows x 4 bytes        256 bytes; value + 8; quad i below, quad i + 4 above
+//! block   512 bytes with 8 bits, 320 with 5, 256 with 4       see `block_values.rs`
 //! ```
 //!
-//! Values of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and those by a
-//! table, which may have minima beside them: see `k_blocks.rs`.
+//! Values of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and levels as in
+//! IQ4_XS, the former perhaps with minima beside them: see `k_blocks.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
 //! multiple of 64 keep every load inside a cache line.
@@ -25,9 +25,9 @@ use std::fmt;
 
 use half::f16;
 
-use super::k_blocks;
 use super::q6_k::{self, Unfit};
 pub(crate) use super::simd::dot::{BLOCK, GROUP};
+use super::{block_values, k_blocks};
 
 /// Columns of a stretch.
 pub(super) const STRETCH: usize = 2 * BLOCK;
@@ -39,6 +39,8 @@ pub(super) const SCALES_BYTES: usize = 64;
 pub enum Bits {
     /// -8..=7.
     Four,
+    /// -16..=15.
+    Five,
     /// -32..=31, with scales for each 16 columns that are whole numbers times one number for each 256.
     Six,
     /// -128..=127.
@@ -49,6 +51,8 @@ pub enum Bits {
     UFive,
     /// One of sixteen levels, with such scales.
     Levels,
+    /// One of sixteen levels.
+    Nonlinear,
     /// Not weights but what is taken off them: 0..=127 for each 32 columns, and a scale for each 256.
     Minima,
 }
@@ -73,7 +77,7 @@ pub struct Packing {
 
 impl Packing {
     /// All formats.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self { bits: Bits::Four, scales: Scales::Block },
         Self { bits: Bits::Eight, scales: Scales::Block },
         Self { bits: Bits::Four, scales: Scales::Row },
@@ -82,6 +86,8 @@ impl Packing {
         Self { bits: Bits::UFour, scales: Scales::Block },
         Self { bits: Bits::UFive, scales: Scales::Block },
         Self { bits: Bits::Levels, scales: Scales::Block },
+        Self { bits: Bits::Five, scales: Scales::Block },
+        Self { bits: Bits::Nonlinear, scales: Scales::Block },
         Self::MINIMA,
     ];
 
@@ -93,11 +99,13 @@ impl Packing {
         const VERSION: u32 = 1;
         let bits = match self.bits {
             Bits::Four => 4,
+            Bits::Five => 5,
             Bits::Six => 6,
             Bits::Eight => 8,
             Bits::UFour => 0x14,
             Bits::UFive => 0x15,
             Bits::Levels => 0x24,
+            Bits::Nonlinear => 0x34,
             Bits::Minima => 0x17,
         };
         let scales = u32::from(self.scales == Scales::Row);
@@ -117,10 +125,9 @@ impl Packing {
 
     pub(super) fn block_bytes(self) -> usize {
         match self.bits {
-            Bits::Four => GROUP * BLOCK / 2,
             Bits::Six => q6_k::BLOCK_BYTES,
-            Bits::Eight => GROUP * BLOCK,
-            bits => k_blocks::block_bytes(bits),
+            bits if k_blocks::are_of(bits) => k_blocks::block_bytes(bits),
+            bits => block_values::block_bytes(bits),
         }
     }
 
@@ -167,16 +174,6 @@ impl Packing {
         match self.scales {
             Scales::Row => 4 * row,
             Scales::Block => block / 2 * self.stretch_bytes() + 2 * (block % 2 * GROUP + row),
-        }
-    }
-
-    /// Byte and shift of column `col` of row `row` inside its block.
-    pub(super) fn value_at(self, row: usize, col: usize) -> (usize, u32) {
-        let (quad, lane) = (col % BLOCK / 4, 4 * row + col % 4);
-        match self.bits {
-            Bits::Eight => (quad * 4 * GROUP + lane, 0),
-            Bits::Four => (quad % 4 * 4 * GROUP + lane, if quad < 4 { 0 } else { 4 }),
-            bits => unreachable!("{bits:?} has a layout of its own"),
         }
     }
 
@@ -305,12 +302,7 @@ impl<'a> Packed<'a> {
             };
             let values = &group[packing.block_at(block)..];
             for (col, to) in to.iter_mut().enumerate() {
-                let (byte, shift) = packing.value_at(row, col);
-                let value = match packing.bits {
-                    Bits::Eight => values[byte].cast_signed(),
-                    _ => (values[byte] >> shift & 15).cast_signed() - 8,
-                };
-                *to = f32::from(value) * scale;
+                *to = f32::from(block_values::read(packing.bits, values, row, col)) * scale;
             }
         }
     }
@@ -417,14 +409,8 @@ impl<'a> Packer<'a> {
         for (block, values) in values.chunks(BLOCK).enumerate() {
             let to = &mut group[packing.block_at(block)..][..packing.block_bytes()];
             for (i, &value) in values.iter().enumerate() {
-                let (byte, shift) = packing.value_at(in_group, i);
-                match packing.bits {
-                    Bits::Eight => to[byte] = value.cast_unsigned(),
-                    Bits::Four if (-8..8).contains(&value) => {
-                        let kept = to[byte] & !(15 << shift);
-                        to[byte] = kept | ((value + 8).cast_unsigned() << shift);
-                    }
-                    _ => return Err(PackError::Value { row, col: block * BLOCK + i, value }),
+                if !block_values::write(packing.bits, to, in_group, i, value) {
+                    return Err(PackError::Value { row, col: block * BLOCK + i, value });
                 }
             }
         }
@@ -480,6 +466,8 @@ mod tests {
         // Four bits and a half for Q4_0, eight and a half for Q8_0, as there.
         let size = |i: usize| Packing::ALL[i].size_bytes(2048, 2048).expect("small");
         assert_eq!([0, 1, 2, 3].map(size), [2048 * 64 * 18, 2048 * 64 * 34, 2048 * 1028, 2048 * 2052]);
+        // Q5_0 and IQ4_NL to the byte.
+        assert_eq!([8, 9].map(size), [2048 * 64 * 22, 2048 * 64 * 18]);
         // Q6_K has 210 bytes for 256 weights; its scale is an f32 here.
         assert_eq!(size(4), 2048 * 8 * 212);
         // Q4_K and Q5_K have 144 and 176 bytes for 256 weights, IQ4_XS 136; with an f32 for a scale and one for minima.

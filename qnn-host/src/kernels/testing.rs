@@ -78,15 +78,17 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
     for (row, raw) in raw.chunks_exact(cols).enumerate() {
         let (low, high) = match packing.bits {
             Bits::Four => (-8.0, 7.0),
+            Bits::Five => (-16.0, 15.0),
             Bits::Six => (-32.0, 31.0),
             Bits::Eight => (-128.0, 127.0),
-            Bits::UFour | Bits::Levels => (0.0, 15.0),
+            Bits::UFour | Bits::Levels | Bits::Nonlinear => (0.0, 15.0),
             Bits::UFive => (0.0, 31.0),
             Bits::Minima => (0.0, 127.0),
         };
         // Many values at the ends of the range, where sums of products would overflow first.
         let quantised = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8);
-        let level = |number: i8| if packing.bits == Bits::Levels { LEVELS[number as usize] } else { number };
+        let levels = matches!(packing.bits, Bits::Levels | Bits::Nonlinear);
+        let level = |number: i8| if levels { LEVELS[number as usize] } else { number };
         let quantised: Vec<i8> = quantised.map(level).collect();
         let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
             .iter()

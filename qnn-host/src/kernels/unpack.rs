@@ -2,10 +2,10 @@
 
 use half::f16;
 
-use super::k_blocks;
 use super::packed::{BLOCK, Bits, Packed, Packing, Scales};
 use super::q6_k::{self, SUB};
 use super::simd::dot::GROUP;
+use super::{block_values, k_blocks};
 use crate::bytes::Bytes;
 
 /// How the matrix was given to whoever packed it.
@@ -127,11 +127,7 @@ impl Packed<'_> {
         for (block, to) in to.chunks_mut(BLOCK).enumerate() {
             let values = &group[packing.block_at(block)..];
             for (col, to) in to.iter_mut().enumerate() {
-                let (byte, shift) = packing.value_at(row, col);
-                *to = match packing.bits {
-                    Bits::Eight => values[byte].cast_signed(),
-                    _ => (values[byte] >> shift & 15).cast_signed() - 8,
-                };
+                *to = block_values::read(packing.bits, values, row, col);
             }
         }
     }
@@ -178,14 +174,15 @@ mod tests {
         };
         let (low, count) = match packing.bits {
             Bits::Four => (-8, 16),
+            Bits::Five => (-16, 32),
             Bits::Six => (-32, 64),
             Bits::Eight => (-128, 256),
-            Bits::UFour | Bits::Levels => (0, 16),
+            Bits::UFour | Bits::Levels | Bits::Nonlinear => (0, 16),
             Bits::UFive => (0, 32),
             Bits::Minima => (0, 128),
         };
         let value = |drawn: i64| match packing.bits {
-            Bits::Levels => k_blocks::LEVELS[drawn as usize],
+            Bits::Levels | Bits::Nonlinear => k_blocks::LEVELS[drawn as usize],
             _ => drawn as i8,
         };
         let values = (0..portable.rows * portable.cols).map(|_| value(next() % count + low)).collect();
@@ -202,10 +199,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..8, seed: u64) {
+        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..10, seed: u64) {
             let (bits, block) = [
                 (Bits::Four, 32), (Bits::Eight, 32), (Bits::Six, SUB), (Bits::Four, 64), (Bits::UFour, 32),
                 (Bits::UFive, 32), (Bits::Levels, 32), (Bits::Minima, k_blocks::BLOCKS),
+                (Bits::Five, 32), (Bits::Nonlinear, 64),
             ][form];
             let packing = Packing { bits, scales: Scales::Block };
             let whole = matches!(bits, Bits::Six | Bits::UFour | Bits::UFive | Bits::Levels);

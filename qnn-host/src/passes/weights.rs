@@ -1,16 +1,17 @@
 //! Which weights the vector kernels take as they are, and packing those that they take in a form of their own.
 //!
 //! Blocks of quantised values ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once per
-//! context, and so are 6-bit values in blocks of 16 with scales of two levels, and values of 4 or 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
+//! context, in the fewest bits that hold them, and so are 6-bit values in blocks of 16 with scales of two levels, and values of 4 or
+//! 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
 
 use crate::bytes::Bytes;
 use crate::graph::op::Op;
 use crate::graph::shared::{Derived, SharedConstants};
 use crate::graph::typed::{Constant, Source, TypedGraph, Value, ValueId};
 use crate::ir::{BlockScales, Dtype, Quant};
-use crate::kernels::k_blocks;
 use crate::kernels::packed::{BLOCK, Bits, GROUP, Packer, Packing, Scales};
 use crate::kernels::q6_k::{STRETCH, SUB, factors};
+use crate::kernels::{block_values, k_blocks};
 use half::f16;
 
 /// Packs the weights of linear layers and the tables of look-ups where that can be done without loss.
@@ -78,8 +79,9 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
     if let Some(bits) = by_levels.filter(|&bits| fits_k_blocks(constant, bits, scales, offsets, rows, cols)) {
         return Some(packing(bits));
     }
+    let holds = |bits| constant.bytes.iter().all(|&q| block_values::holds(bits, q.cast_signed()));
     let bits = match constant.dtype {
-        Dtype::SFixed8 => Bits::Eight,
+        Dtype::SFixed8 => [Bits::Nonlinear, Bits::Five].into_iter().find(|&bits| holds(bits)).unwrap_or(Bits::Eight),
         Dtype::SFixed4 => Bits::Four,
         _ => return None,
     };

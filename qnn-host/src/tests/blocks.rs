@@ -24,6 +24,13 @@ impl Blocks {
         Self { dtype, codes, scales, block, dims: [n, k] }
     }
 
+    /// 5 bits as in Q5_0, or levels as in IQ4_NL: signed bytes of few values.
+    fn few(noise: &mut Noise, levels: bool, dims: [usize; 2]) -> Self {
+        let value = |code: u64| if levels { LEVELS[code as usize % 16] } else { code as i8 - 16 };
+        let plain = Self::new(noise, Dtype::SFixed8, dims, 32);
+        Self { codes: plain.codes.iter().map(|_| value(noise.bits() % 32)).collect(), ..plain }
+    }
+
     /// 6 bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K.
     fn six(noise: &mut Noise, [n, k]: [usize; 2]) -> Self {
         let codes = (0..n * k).map(|_| ((noise.bits() % 64) as i32 - 32) as i8).collect();
@@ -110,6 +117,7 @@ fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
                 _ if !plain => Blocks::k(&mut noise, dtype, false, [n, k]),
                 // Signed bytes, all of them levels.
                 32 if dtype == Dtype::SFixed8 && k == 256 => Blocks::k(&mut noise, Dtype::SFixed8, true, [n, k]),
+                32 if dtype == Dtype::SFixed8 && k != 64 => Blocks::few(&mut noise, k == 96, [n, k]),
                 _ => Blocks::new(&mut noise, dtype, [n, k], block),
             };
             let x = noise.floats(m * k);
@@ -273,9 +281,16 @@ fn a_gate_of_blocks_joins_its_layer_and_half_logits_come_in_stretches() {
 #[test]
 fn rows_of_blocks_are_gathered_exactly() {
     let mut noise = Noise(13);
-    for (dtype, halves, k) in [(Dtype::SFixed8, false, 64), (Dtype::SFixed4, true, 64), (Dtype::SFixed8, false, 256)] {
+    for (dtype, halves, k) in [
+        (Dtype::SFixed8, false, 64),
+        (Dtype::SFixed4, true, 64),
+        (Dtype::SFixed8, false, 96),
+        (Dtype::SFixed8, false, 160),
+        (Dtype::SFixed8, false, 256),
+    ] {
         let table = match k {
             256 => Blocks::six(&mut noise, [37, k]),
+            96 | 160 => Blocks::few(&mut noise, k == 96, [37, k]),
             _ => Blocks::new(&mut noise, dtype, [37, k], 32),
         };
         let mut b = Build::new();

@@ -26,6 +26,8 @@ enum Form {
     Steps(Dtype, bool),
     /// As IQ4_XS: levels, with such scales.
     Levels,
+    /// As Q5_0, or as IQ4_NL if so.
+    Few(bool),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,7 @@ fn form() -> impl Strategy<Value = Form> {
         (select(vec![UFixed4, UFixed8]), select(vec![true, true, false]))
             .prop_map(|(dtype, less)| Form::Steps(dtype, less)),
         Just(Form::Levels),
+        any::<bool>().prop_map(Form::Few),
     ]
 }
 
@@ -121,6 +124,12 @@ impl Weights {
                     made.minima = Some((minima, unit));
                 }
                 made
+            }
+            Form::Few(levels) => {
+                let value = |code: u64| if levels { LEVELS[code as usize % 16].into() } else { code as i32 - 16 };
+                let values: Vec<i32> = (0..n * k).map(|_| value(noise.bits() % 32)).collect();
+                let unit = f16::from_f32(0.004).to_f32();
+                Self::blocks(Dtype::SFixed8, &values, 32, n, k, |i| unit * [1.0, 0.5, 2.0][i % 3])
             }
             Form::Levels => {
                 let values: Vec<i32> = (0..n * k).map(|_| LEVELS[(noise.bits() % 16) as usize].into()).collect();

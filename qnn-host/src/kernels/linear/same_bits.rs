@@ -25,7 +25,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 16] = [
     Kind::Floats(Float::F32),
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
@@ -38,6 +38,8 @@ const KINDS: [Kind; 14] = [
     Kind::Packed(Packing::ALL[5]),
     Kind::Packed(Packing::ALL[6]),
     Kind::Packed(Packing::ALL[7]),
+    Kind::Packed(Packing::ALL[8]),
+    Kind::Packed(Packing::ALL[9]),
     Kind::Less(Packing::ALL[5]),
     Kind::Less(Packing::ALL[6]),
 ];

@@ -8,7 +8,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::{Record, len_bytes};
-use super::{AHEAD, DIRECT_PANELS, DIRECT_ROWS, LINE, k_blocks, packed, q6_k};
+use super::{AHEAD, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, k_blocks, packed, q6_k};
 use crate::pool::Worker;
 
 /// Bytes of weights of a task, about. Threads take runs of them: each change of place interrupts the stream from memory.
@@ -96,6 +96,8 @@ unsafe fn products<D: Dot>(
                 (Bits::UFour | Bits::UFive | Bits::Levels | Bits::Minima, _) => {
                     k_blocks::run(d, packing.bits, k_blocks::Operands { weights, minima, acts, rows, blocks, to });
                 }
+                (Bits::Five, _) => d.outline(few_bits::Group::<true> { weights, acts, rows, blocks, to }),
+                (Bits::Nonlinear, _) => d.outline(few_bits::Group::<false> { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Block) => d.outline(Group::<true, true> { weights, acts, rows, blocks, to }),
                 (Bits::Eight, Scales::Block) => d.outline(Group::<false, true> { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Row) => d.outline(Group::<true, false> { weights, acts, rows, blocks, to }),

@@ -9,6 +9,7 @@
 
 mod acts;
 mod direct;
+mod few_bits;
 mod k_blocks;
 mod q6_k;
 #[cfg(test)]

@@ -187,7 +187,16 @@ proptest! {
 fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
     let pool = pool(2);
     for m in [16, 255, 256, 257, 264, 300] {
-        for (n, k, packing) in [(97, 256, 0), (48, 512, 1), (33, 544, 2), (1, 600, 3), (50, 300, 4), (33, 768, 4)] {
+        for (n, k, packing) in [
+            (97, 256, 0),
+            (48, 512, 1),
+            (33, 544, 2),
+            (1, 600, 3),
+            (50, 300, 4),
+            (33, 768, 4),
+            (97, 320, 8),
+            (33, 600, 9),
+        ] {
             let packing = Packing::ALL[packing];
             Problem { m, n, k, packing, bias: true, gate: None, minima: false, residual: true, seed: 7 }.check(&pool);
         }

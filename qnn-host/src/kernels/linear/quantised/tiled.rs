@@ -12,7 +12,7 @@ use super::super::super::{k_blocks, q6_k};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
-use super::packed;
+use super::{few_bits, packed};
 use crate::pool::Worker;
 
 /// Most groups of a task.
@@ -22,7 +22,7 @@ const OPEN_BLOCKS: usize = 8;
 /// Rows of `X` whose products are kept: with their quantised rows, a part of the second-level cache.
 const BLOCK_ROWS: usize = 256;
 /// Bytes of an opened block.
-const OPEN_BYTES: usize = 512;
+pub(super) const OPEN_BYTES: usize = 512;
 /// Opened scales of a group: one or two for each block of each row.
 const GROUP_SCALES: usize = 2 * OPEN_BLOCKS * GROUP;
 /// Where opened minima of a group begin, behind its scales.
@@ -144,6 +144,7 @@ unsafe fn products<D: Dot>(
                     Bits::Four => open_blocks::<D, true>(d, from, count, by_block, opened, scales),
                     Bits::Six => open_six(d, from, opened, scales),
                     Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, opened, scales),
+                    bits @ (Bits::Five | Bits::Nonlinear) => few_bits::open(d, bits, from, count, opened, scales),
                     bits => {
                         let minima = w.minima(group0 + group);
                         let minima = minima.map(|at| at.add(block0 / stretch_blocks * k_blocks::BLOCKS_AT));
@@ -371,10 +372,15 @@ unsafe fn tile<
         let opened = t.opened.wrapping_add(block * OPEN_BYTES);
         // SAFETY: the block exists in all operands.
         unsafe {
+            let mut doubled = ZEROS;
             let starts = match PARTS {
                 2 => record.start6(part, 0),
                 _ => match t.bits {
                     Bits::Four => record.start4(0),
+                    Bits::Five => {
+                        doubled[..R].iter_mut().enumerate().for_each(|(r, to)| *to = 2 * *record.start4(r));
+                        doubled.as_ptr()
+                    }
                     Bits::UFour | Bits::UFive => ZEROS.as_ptr(),
                     _ => record.start8(0),
                 },

@@ -19,7 +19,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 15] = [
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
     Kind::Bytes,
@@ -31,6 +31,8 @@ const KINDS: [Kind; 13] = [
     Kind::Packed(Packing::ALL[5]),
     Kind::Packed(Packing::ALL[6]),
     Kind::Packed(Packing::ALL[7]),
+    Kind::Packed(Packing::ALL[8]),
+    Kind::Packed(Packing::ALL[9]),
     Kind::Less(Packing::ALL[5]),
     Kind::Less(Packing::ALL[6]),
 ];
