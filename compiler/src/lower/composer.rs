@@ -90,7 +90,8 @@ impl<S: GraphSink> Composer<S> {
         Ok(TensorValue::new(tensor, vec![1]))
     }
 
-    /// Rows of `table [v, w]` by `ids [1, n]`: `[1, n, w]`.
+    /// Rows of `table [v, w]` by `ids [1, n]`: `[1, n, w]`. With minima: less the rows of those, each 32 times; `qnn-host` does
+    /// both in one step.
     pub(crate) fn gather(
         &mut self,
         node: &str,
@@ -99,7 +100,21 @@ impl<S: GraphSink> Composer<S> {
         out: Option<&str>,
     ) -> Result<TensorValue<S::Tensor>> {
         let dims = [&ids.dims[..], &table.dims[1..]].concat();
-        self.op(node, "Gather", &[("axis", Param::I32(0))], &[table, ids], dims, out)
+        let axis = [("axis", Param::I32(0))];
+        let Some(minima) = table.minima else {
+            return self.op(node, "Gather", &axis, &[table, ids], dims, out);
+        };
+        let (n, blocks) = (ids.dims.iter().product(), table.dims[1] / BLOCK);
+        let minima = TensorValue::new(minima, vec![table.dims[0], blocks]);
+        let whole = self.op(&format!("{node}_whole"), "Gather", &axis, &[table, ids], dims.clone(), None)?;
+        let less_dims = [&ids.dims[..], &[blocks]].concat();
+        let less = self.op(&format!("{node}_minima"), "Gather", &axis, &[&minima, ids], less_dims, None)?;
+        let whole = self.reshape(&format!("{node}_blocks"), &whole, vec![n, blocks, BLOCK], None)?;
+        let less = self.reshape(&format!("{node}_less"), &less, vec![n, blocks, 1], None)?;
+        let of_blocks = vec![n, blocks, BLOCK];
+        let name = format!("{node}_difference");
+        let difference = self.op(&name, "ElementWiseSubtract", &[], &[&whole, &less], of_blocks, None)?;
+        self.reshape(node, &difference, dims, out)
     }
 
     /// Every `step`-th of the last axis' elements, `n` of them.

@@ -196,8 +196,8 @@ impl BlockBits {
     pub(super) fn of_copied(format: BlockFormat, role: Role) -> Option<Self> {
         match (format, role) {
             (format, _) if format.has_two_levels() => Some(Self::Six),
-            (BlockFormat::Q4K, Role::Linear) => Some(Self::KFour),
-            (BlockFormat::Q5K, Role::Linear) => Some(Self::KFive),
+            (BlockFormat::Q4K, Role::Linear | Role::Embedding) => Some(Self::KFour),
+            (BlockFormat::Q5K, Role::Linear | Role::Embedding) => Some(Self::KFive),
             (BlockFormat::IQ4_XS, Role::Linear | Role::Embedding) => Some(Self::Levels),
             // What has four bits keeps them: they hold the same numbers.
             (BlockFormat::Q4_0, Role::Linear | Role::Embedding) => Some(Self::Four),

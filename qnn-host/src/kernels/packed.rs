@@ -276,12 +276,23 @@ impl<'a> Packed<'a> {
         group_bytes(self.packing, self.cols)
     }
 
-    /// Widens row `row`, as an embedding look-up needs it; minima are not taken off.
+    /// Widens row `row`, as an embedding look-up needs it, and takes its minima off.
     ///
     /// # Panics
     /// When there is no such row or `to` has not `cols` numbers.
     pub fn row(&self, row: usize, to: &mut [f32]) {
         assert!(to.len() == self.cols, "row {row} of {} columns into {} numbers", self.cols, to.len());
+        self.values_of_row(row, to);
+        let minima = &self.minima[row / GROUP * self.minima_bytes()..][..self.minima_bytes()];
+        for (minima, to) in minima.chunks_exact(k_blocks::BLOCKS_AT).zip(to.chunks_mut(k_blocks::STRETCH)) {
+            let mut less = [0.0; k_blocks::BLOCKS];
+            k_blocks::read(Bits::Minima, minima, row % GROUP, &mut less);
+            to.chunks_mut(BLOCK).zip(less).for_each(|(to, less)| to.iter_mut().for_each(|to| *to -= less));
+        }
+    }
+
+    /// Row `row` without regard to minima.
+    fn values_of_row(&self, row: usize, to: &mut [f32]) {
         let group = self.group_of(row);
         let (packing, row) = (self.packing, row % GROUP);
         if packing.bits == Bits::Six {
@@ -444,12 +455,12 @@ impl<'a> Packer<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::testing::packed_numbers;
+    use super::super::testing::{less, packed_minima, packed_numbers};
     use super::*;
 
     proptest! {
         #[test]
-        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..200, format in 0..Packing::ALL.len(), seed: u64) {
+        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..600, format in 0..Packing::ALL.len(), seed: u64) {
             let packing = Packing::ALL[format];
             let (bytes, stored) = packed_numbers(packing, rows, cols, seed);
             let packed = Packed::new(&bytes, packing, rows, cols);
@@ -457,6 +468,14 @@ mod tests {
             for (r, expected) in stored.chunks_exact(cols).enumerate() {
                 packed.row(r, &mut row);
                 prop_assert_eq!(&row[..], expected, "row {}", r);
+            }
+            if packing.takes_minima() {
+                let (minima, taken) = packed_minima(rows, cols, seed ^ 1);
+                let packed = packed.with_minima(&minima);
+                for (r, expected) in less(&stored, &taken).chunks_exact(cols).enumerate() {
+                    packed.row(r, &mut row);
+                    prop_assert_eq!(&row[..], expected, "row {} less minima", r);
+                }
             }
         }
     }

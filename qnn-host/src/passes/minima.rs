@@ -7,6 +7,13 @@
 //!         \- Reshape [m, k / 32, 32] - ReduceSum -- FullyConnected M [n, k / 32] -------/
 //! ```
 //!
+//! Rows of such a table are looked up so, and become one look-up:
+//!
+//! ```text
+//! ids [n] - Gather A [v, k] - Reshape [n, k / 32, 32] - ElementWiseSubtract
+//!        \- Gather M [v, k / 32] - Reshape [n, k / 32, 1] -/
+//! ```
+//!
 //! It is joined only where both have a packed form that keeps them bit for bit; else it is computed as written.
 
 use super::fuse::Match;
@@ -14,7 +21,7 @@ use super::weights::packed;
 use crate::graph::op::Op;
 use crate::graph::scalar::{BinaryOp, ReduceOp};
 use crate::graph::shared::SharedConstants;
-use crate::graph::typed::{Constant, Source, TypedGraph, ValueId};
+use crate::graph::typed::{Constant, Node, Source, TypedGraph, ValueId};
 use crate::kernels::packed::{BLOCK, Packing};
 
 /// Rewrites the differences.
@@ -24,9 +31,10 @@ pub(crate) fn join(net: &mut TypedGraph, shared: &SharedConstants) {
             continue;
         }
         let uses = net.uses();
-        let Some(found) = find(&Match::new(net, &uses), index) else { continue };
+        let m = Match::new(net, &uses);
+        let Some(found) = find(&m, index).or_else(|| find_rows(&m, index)) else { continue };
         let (Some(mut weights), Some(minima)) =
-            (packed(net, found.inputs[1], shared), packed(net, found.minima, shared))
+            (packed(net, found.inputs[found.slot], shared), packed(net, found.minima, shared))
         else {
             continue;
         };
@@ -39,16 +47,18 @@ pub(crate) fn join(net: &mut TypedGraph, shared: &SharedConstants) {
         }
         *of_weights = Constant { minima: Some(of_minima.bytes), ..of_weights.clone() };
         let mut inputs = found.inputs;
-        inputs[1] = net.add_value(weights);
+        inputs[found.slot] = net.add_value(weights);
         let node = &mut net.nodes[index];
         (node.op, node.inputs) = (found.op, inputs);
     }
 }
 
-/// A layer, and what is to be taken off its weights.
+/// A layer or a look-up, and what is to be taken off its weights.
 struct Found {
     op: Op,
     inputs: Vec<ValueId>,
+    /// Where its weights are among the inputs.
+    slot: usize,
     minima: ValueId,
 }
 
@@ -74,6 +84,28 @@ fn find(m: &Match<'_>, index: usize) -> Option<Found> {
     (by_blocks && same).then(|| Found {
         op: layer.op.clone(),
         inputs: layer.inputs.clone(),
+        slot: 1,
         minima: less_layer.inputs[1],
+    })
+}
+
+/// Rows of a table, less those of another.
+fn find_rows(m: &Match<'_>, index: usize) -> Option<Found> {
+    let node = &m.net.nodes[index];
+    let &[rows, less] = node.inputs.as_slice() else { return None };
+    let (of_rows, of_less) = (m.own_maker(rows)?, m.own_maker(less)?);
+    let table = |node: &Node| match (&node.op, node.inputs.as_slice()) {
+        (Op::Gather { axis: 0 }, &[table, ids]) => Some((table, m.net.root(ids))),
+        _ => None,
+    };
+    let ((weights, ids), (minima, of_minima)) = (table(of_rows)?, table(of_less)?);
+    let (&[v, k], &[v2, blocks]) = (m.net.shape(weights), m.net.shape(minima)) else { return None };
+    let n = m.net.value(ids).n_elems();
+    let by_blocks = m.net.shape(rows) == [n, blocks, BLOCK] && m.net.shape(less) == [n, blocks, 1];
+    (ids == of_minima && v == v2 && k == blocks * BLOCK && by_blocks).then(|| Found {
+        op: of_rows.op.clone(),
+        inputs: of_rows.inputs.clone(),
+        slot: 0,
+        minima,
     })
 }

@@ -313,6 +313,40 @@ fn rows_of_blocks_are_gathered_exactly() {
 }
 
 #[test]
+fn rows_less_minima_are_looked_up_exactly_in_one_step() {
+    let mut noise = Noise(24);
+    let (v, k) = (37, 512);
+    for (dtype, halves) in [(Dtype::UFixed4, true), (Dtype::UFixed8, false)] {
+        let table = Blocks::k(&mut noise, dtype, false, [v, k]);
+        let minima = Blocks::minima(&mut noise, [v, k]);
+        let mut b = Build::new();
+        let ids = b.input("ids", &[1, 3], Dtype::I32);
+        let (w, m) = (table.tensor(&mut b, halves), minima.tensor(&mut b, false));
+        let blocks = k as u32 / 32;
+        let (rows, by_blocks) = (b.native(&[1, 3, k as u32], Dtype::F32), b.native(&[3, blocks, 32], Dtype::F32));
+        let (less, of_blocks) = (b.native(&[1, 3, blocks], Dtype::F32), b.native(&[3, blocks, 1], Dtype::F32));
+        let difference = b.native(&[3, blocks, 32], Dtype::F32);
+        let out = b.output("rows", &[1, 3, k as u32], Dtype::F32);
+        b.node("Gather", &[("axis", Param::Int(0))], &[w, ids], &[rows]);
+        b.node("Gather", &[("axis", Param::Int(0))], &[m, ids], &[less]);
+        b.node("Reshape", &[], &[rows], &[by_blocks]);
+        b.node("Reshape", &[], &[less], &[of_blocks]);
+        b.node("ElementWiseSubtract", &[], &[by_blocks, of_blocks], &[difference]);
+        b.node("Reshape", &[], &[difference], &[out]);
+        let bytes: Vec<u8> = [36i32, 0, 17].iter().flat_map(|x| x.to_ne_bytes()).collect();
+        for fuse in [false, true] {
+            let found = numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]);
+            for (i, found) in found.iter().enumerate() {
+                let (row, col) = ([36, 0, 17][i / k], i % k);
+                let wanted = table.number(row, col) as f32 - minima.number(row, col / 32) as f32;
+                assert_eq!(*found, wanted, "[{i}] of {dtype:?}, fused {fuse}");
+            }
+        }
+        assert_eq!(labels(&b.graph).iter().filter(|label| **label == "Gather").count(), 1, "{:?}", labels(&b.graph));
+    }
+}
+
+#[test]
 fn blocks_that_no_packing_keeps_are_decoded() {
     // A scale that float16 does not hold, blocks that are too short, an offset: all of them still mean what they say.
     let mut noise = Noise(14);

@@ -146,6 +146,17 @@ fn k_blocks_of_a_file_are_computed_as_they_are() {
 }
 
 #[test]
+fn tables_with_minima_are_looked_up_as_they_are() {
+    for (tied, whole) in [(true, Q4_K), (false, Q5_K)] {
+        let model = TestModel { hidden: 256, head_dim: 64, ffn: 512, tied, ..TestModel::tiny(Family::Llama) };
+        check(&model, whole, &[Q4_K], |recorded| {
+            let minima = |t: &&super::recorder::Tensor| t.info.name == "model_embed_tokens_weight_minima";
+            assert_eq!(recorded[0][0].tensors.iter().filter(minima).count(), 1);
+        });
+    }
+}
+
+#[test]
 fn blocks_with_one_scale_are_computed_as_they_are_in_rows_of_any_number_of_them() {
     for (tied, whole) in [(true, Q5_0), (false, IQ4_NL), (true, Q8_0), (false, Q4_0)] {
         let model = TestModel { hidden: 96, head_dim: 64, ffn: 224, tied, ..TestModel::tiny(Family::Llama) };
@@ -164,9 +175,10 @@ fn a_bundle_is_as_large_as_its_file() {
         ("IQ4_NL", IQ4_NL, &[IQ4_NL], 1.02),
         ("Q4_0", Q4_0, &[Q4_0, Q8_0], 1.02),
         ("Q4_K_M of odd rows", Q8_0, &[Q5_0, Q5_0, Q5_0, Q8_0], 1.02),
-        ("Q4_K_M", Q6_K, &[Q4_K, Q4_K, Q4_K, Q6_K], 1.06),
-        ("Q5_K", Q6_K, &[Q5_K], 1.06),
-        ("IQ4_XS", IQ4_XS, &[IQ4_XS], 1.06),
+        ("Q4_K_S", Q4_K, &[Q4_K, Q4_K, Q5_K], 1.08),
+        ("Q4_K_M", Q6_K, &[Q4_K, Q4_K, Q4_K, Q6_K], 1.08),
+        ("Q5_K", Q6_K, &[Q5_K], 1.08),
+        ("IQ4_XS", IQ4_XS, &[IQ4_XS], 1.08),
     ] {
         for tied in [true, false] {
             let [draft, _] = blocks_and_floats(&model(tied), whole, layers);
