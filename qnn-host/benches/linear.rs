@@ -34,7 +34,7 @@ fn benches(c: &mut Criterion) {
                 let bytes: Vec<u8> = (0..n * k * ty.size_bytes()).map(|i| (i % 48) as u8).collect();
                 run(&format!("{ty:?}").to_lowercase(), Mat::new(Floats::new(&bytes, ty), n, k), bytes.len());
             }
-            let names = ["q4_0", "q8_0", "w4", "w8", "q6_k", "q4_k", "q5_k", "iq4_xs", "q5_0", "iq4_nl"];
+            let names = ["q4_0", "q8_0", "w4", "w8", "q6_k", "q4_k", "q5_k", "iq4_xs", "q5_0", "iq4_nl", "q3_k"];
             for (name, packing) in names.into_iter().zip(Packing::ALL) {
                 let made = |packing: Packing, cols: usize| -> Vec<u8> {
                     let len = packing.size_bytes(n, cols).expect("a real shape");

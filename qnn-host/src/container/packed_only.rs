@@ -98,7 +98,7 @@ impl Unpacked {
             Bits::Four => Dtype::SFixed4,
             Bits::UFour => Dtype::UFixed4,
             Bits::UFive | Bits::Minima => Dtype::UFixed8,
-            Bits::Five | Bits::Six | Bits::Eight | Bits::Levels | Bits::Nonlinear => Dtype::SFixed8,
+            Bits::Three | Bits::Five | Bits::Six | Bits::Eight | Bits::Levels | Bits::Nonlinear => Dtype::SFixed8,
         };
         let Quant::Block { block_dims, .. } = &tensor.quant else {
             return Err(("an encoding in blocks".to_owned(), format!("{:?}", tensor.quant)));

@@ -15,7 +15,7 @@
 //! block   512 bytes with 8 bits, 320 with 5, 256 with 4       see `block_values.rs`
 //! ```
 //!
-//! Values of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and levels as in
+//! Values of 6 and 3 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and levels as in
 //! IQ4_XS, the former perhaps with minima beside them: see `k_blocks.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
@@ -37,11 +37,13 @@ pub(super) const SCALES_BYTES: usize = 64;
 /// Bits of a quantised value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bits {
+    /// -4..=3, with scales for each 16 columns that are whole numbers times one number for each 256.
+    Three,
     /// -8..=7.
     Four,
     /// -16..=15.
     Five,
-    /// -32..=31, with scales for each 16 columns that are whole numbers times one number for each 256.
+    /// -32..=31, with such scales.
     Six,
     /// -128..=127.
     Eight,
@@ -77,7 +79,7 @@ pub struct Packing {
 
 impl Packing {
     /// All formats.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self { bits: Bits::Four, scales: Scales::Block },
         Self { bits: Bits::Eight, scales: Scales::Block },
         Self { bits: Bits::Four, scales: Scales::Row },
@@ -88,6 +90,7 @@ impl Packing {
         Self { bits: Bits::Levels, scales: Scales::Block },
         Self { bits: Bits::Five, scales: Scales::Block },
         Self { bits: Bits::Nonlinear, scales: Scales::Block },
+        Self { bits: Bits::Three, scales: Scales::Block },
         Self::MINIMA,
     ];
 
@@ -98,6 +101,7 @@ impl Packing {
     pub(crate) fn tag(self) -> u32 {
         const VERSION: u32 = 1;
         let bits = match self.bits {
+            Bits::Three => 3,
             Bits::Four => 4,
             Bits::Five => 5,
             Bits::Six => 6,
@@ -125,7 +129,7 @@ impl Packing {
 
     pub(super) fn block_bytes(self) -> usize {
         match self.bits {
-            Bits::Six => q6_k::BLOCK_BYTES,
+            bits if q6_k::are_of(bits) => q6_k::block_bytes(bits),
             bits if k_blocks::are_of(bits) => k_blocks::block_bytes(bits),
             bits => block_values::block_bytes(bits),
         }
@@ -133,7 +137,7 @@ impl Packing {
 
     pub(super) fn stretch_header(self) -> usize {
         match (self.bits, self.scales) {
-            (Bits::Six, _) => q6_k::BLOCKS_AT,
+            (bits, _) if q6_k::are_of(bits) => q6_k::BLOCKS_AT,
             (bits, _) if k_blocks::are_of(bits) => k_blocks::BLOCKS_AT,
             (_, Scales::Block) => SCALES_BYTES,
             (_, Scales::Row) => 0,
@@ -143,7 +147,7 @@ impl Packing {
     /// Columns of a stretch.
     pub(super) fn stretch_cols(self) -> usize {
         match self.bits {
-            Bits::Six => q6_k::STRETCH,
+            bits if q6_k::are_of(bits) => q6_k::STRETCH,
             Bits::Minima => k_blocks::BLOCKS,
             bits if k_blocks::are_of(bits) => k_blocks::STRETCH,
             _ => STRETCH,
@@ -156,6 +160,11 @@ impl Packing {
 
     pub(super) fn stretch_bytes(self) -> usize {
         self.stretch_header() + self.stretch_cols() / BLOCK * self.block_bytes()
+    }
+
+    /// Whether scales are those of 16 columns, so that products are summed up for each half of a block.
+    pub(crate) fn by_halves(self) -> bool {
+        q6_k::are_of(self.bits)
     }
 
     /// Whether minima may be taken off such weights.
@@ -181,7 +190,7 @@ impl Packing {
     pub fn scales_of_row(self, cols: usize) -> usize {
         match (self.bits, self.scales) {
             (_, Scales::Row) => 1,
-            (Bits::Six, _) => cols.div_ceil(q6_k::SUB),
+            (bits, _) if q6_k::are_of(bits) => cols.div_ceil(q6_k::SUB),
             (Bits::Minima, _) => cols.div_ceil(k_blocks::BLOCKS),
             _ => cols.div_ceil(BLOCK),
         }
@@ -295,9 +304,9 @@ impl<'a> Packed<'a> {
     fn values_of_row(&self, row: usize, to: &mut [f32]) {
         let group = self.group_of(row);
         let (packing, row) = (self.packing, row % GROUP);
-        if packing.bits == Bits::Six {
-            let stretches = group.chunks_exact(packing.stretch_bytes());
-            stretches.zip(to.chunks_mut(q6_k::STRETCH)).for_each(|(stretch, to)| q6_k::read(stretch, row, to));
+        if packing.by_halves() {
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(q6_k::STRETCH));
+            stretches.for_each(|(stretch, to)| q6_k::read(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -401,7 +410,7 @@ impl<'a> Packer<'a> {
         let group_bytes = group_bytes(packing, cols);
         let group = &mut self.data[row / GROUP * group_bytes..][..group_bytes];
         let in_group = row % GROUP;
-        if packing.bits == Bits::Six || k_blocks::are_of(packing.bits) {
+        if packing.by_halves() || k_blocks::are_of(packing.bits) {
             return Self::row_of_two_levels(packing, group, row, values, scales);
         }
         for (block, &scale) in scales.iter().enumerate() {
@@ -439,7 +448,7 @@ impl<'a> Packer<'a> {
         let parts = values.chunks(cols).zip(scales.chunks(per_stretch));
         for (i, (stretch, (values, scales))) in group.chunks_exact_mut(packing.stretch_bytes()).zip(parts).enumerate() {
             let written = match packing.bits {
-                Bits::Six => q6_k::write(stretch, row % GROUP, values, scales),
+                bits if q6_k::are_of(bits) => q6_k::write(bits, stretch, row % GROUP, values, scales),
                 bits => k_blocks::write(bits, stretch, row % GROUP, values, scales),
             };
             written.map_err(|unfit| match unfit {
@@ -489,6 +498,8 @@ mod tests {
         assert_eq!([8, 9].map(size), [2048 * 64 * 22, 2048 * 64 * 18]);
         // Q6_K has 210 bytes for 256 weights; its scale is an f32 here.
         assert_eq!(size(4), 2048 * 8 * 212);
+        // Q3_K has 110 bytes.
+        assert_eq!(size(10), 2048 * 8 * 116);
         // Q4_K and Q5_K have 144 and 176 bytes for 256 weights, IQ4_XS 136; with an f32 for a scale and one for minima.
         let minima = Packing::MINIMA.size_bytes(2048, 2048 / 32).expect("small");
         let k_blocks = [size(5) + minima, size(6) + minima, size(7)];

@@ -77,6 +77,7 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
     let mut stored = Vec::with_capacity(rows * cols);
     for (row, raw) in raw.chunks_exact(cols).enumerate() {
         let (low, high) = match packing.bits {
+            Bits::Three => (-4.0, 3.0),
             Bits::Four => (-8.0, 7.0),
             Bits::Five => (-16.0, 15.0),
             Bits::Six => (-32.0, 31.0),
@@ -93,7 +94,9 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
         let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
             .iter()
             .map(|x| match (packing.bits, packing.scales) {
-                (Bits::Six | Bits::UFour | Bits::UFive | Bits::Levels, _) => (x * 12.0).trunc() * 0.000_976_562_5,
+                (Bits::Six | Bits::Three | Bits::UFour | Bits::UFive | Bits::Levels, _) => {
+                    (x * 12.0).trunc() * 0.000_976_562_5
+                }
                 (_, Scales::Block) => f16::from_f32(x * 0.01).to_f32(),
                 (_, Scales::Row) => x * 0.01,
             })
@@ -101,7 +104,7 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
         packer.row(row, &quantised, &scales).expect("values and scales fit");
         let shared = match (packing.bits, packing.scales) {
             (_, Scales::Row) => cols,
-            (Bits::Six, _) => 16,
+            (Bits::Six | Bits::Three, _) => 16,
             (Bits::Minima, _) => 8,
             _ => BLOCK,
         };

@@ -42,7 +42,7 @@ impl Portable {
             (_, Scales::Row) => {
                 return Err(("a packing with a scale for each block".to_owned(), format!("{packing:?}")));
             }
-            (Bits::Six, Scales::Block) => self.block == SUB && self.cols.is_multiple_of(q6_k::STRETCH),
+            (bits, Scales::Block) if q6_k::are_of(bits) => self.block == SUB && self.cols.is_multiple_of(q6_k::STRETCH),
             (Bits::Minima, Scales::Block) => self.block == k_blocks::BLOCKS,
             (bits, Scales::Block) if k_blocks::are_of(bits) => {
                 self.block == BLOCK && self.cols.is_multiple_of(k_blocks::STRETCH)
@@ -114,9 +114,9 @@ impl Packed<'_> {
     fn values_of(&self, row: usize, to: &mut [i8]) {
         let (packing, group) = (self.packing(), self.group_of(row));
         let row = row % GROUP;
-        if packing.bits == Bits::Six {
-            let stretches = group.chunks_exact(packing.stretch_bytes());
-            stretches.zip(to.chunks_mut(q6_k::STRETCH)).for_each(|(stretch, to)| q6_k::values_of(stretch, row, to));
+        if packing.by_halves() {
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(q6_k::STRETCH));
+            stretches.for_each(|(stretch, to)| q6_k::values_of(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -136,7 +136,7 @@ impl Packed<'_> {
     fn scales_of(&self, row: usize, to: &mut [f32]) {
         let (packing, group) = (self.packing(), self.group_of(row));
         let row = row % GROUP;
-        if packing.bits == Bits::Six {
+        if packing.by_halves() {
             let stretches = group.chunks_exact(packing.stretch_bytes());
             let per_stretch = q6_k::STRETCH / SUB;
             stretches.zip(to.chunks_mut(per_stretch)).for_each(|(stretch, to)| q6_k::scales_of(stretch, row, to));
@@ -173,6 +173,7 @@ mod tests {
             (state >> 40) as i64
         };
         let (low, count) = match packing.bits {
+            Bits::Three => (-4, 8),
             Bits::Four => (-8, 16),
             Bits::Five => (-16, 32),
             Bits::Six => (-32, 64),
@@ -191,7 +192,9 @@ mod tests {
             Bits::UFour | Bits::UFive | Bits::Levels => {
                 (0..n_scales).map(|i| ((next() % 64) as f32) * [0.5, 0.25][i / 8 % 2]).collect()
             }
-            Bits::Six => (0..n_scales).map(|i| ((next() % 255 - 127) as f32) * [0.5, 0.25][i / 16 % 2]).collect(),
+            Bits::Six | Bits::Three => {
+                (0..n_scales).map(|i| ((next() % 255 - 127) as f32) * [0.5, 0.25][i / 16 % 2]).collect()
+            }
             _ => (0..n_scales).map(|_| f16::from_f32((next() % 4001 - 2000) as f32 / 999.0).to_f32()).collect(),
         };
         (values, scales)
@@ -199,14 +202,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..10, seed: u64) {
+        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..11, seed: u64) {
             let (bits, block) = [
                 (Bits::Four, 32), (Bits::Eight, 32), (Bits::Six, SUB), (Bits::Four, 64), (Bits::UFour, 32),
                 (Bits::UFive, 32), (Bits::Levels, 32), (Bits::Minima, k_blocks::BLOCKS),
-                (Bits::Five, 32), (Bits::Nonlinear, 64),
+                (Bits::Five, 32), (Bits::Nonlinear, 64), (Bits::Three, SUB),
             ][form];
             let packing = Packing { bits, scales: Scales::Block };
-            let whole = matches!(bits, Bits::Six | Bits::UFour | Bits::UFive | Bits::Levels);
+            let whole = matches!(bits, Bits::Six | Bits::Three | Bits::UFour | Bits::UFive | Bits::Levels);
             let cols = if whole { q6_k::STRETCH * blocks } else { block * blocks };
             for halves in [false, matches!(bits, Bits::Four | Bits::UFour)] {
                 let portable = Portable { rows, cols, block, halves };

@@ -1,7 +1,7 @@
 //! Which weights the vector kernels take as they are, and packing those that they take in a form of their own.
 //!
 //! Blocks of quantised values ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once per
-//! context, in the fewest bits that hold them, and so are 6-bit values in blocks of 16 with scales of two levels, and values of 4 or
+//! context, in the fewest bits that hold them, and so are 6-bit and 3-bit values in blocks of 16 with scales of two levels, and values of 4 or
 //! 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
 
 use crate::bytes::Bytes;
@@ -10,7 +10,7 @@ use crate::graph::shared::{Derived, SharedConstants};
 use crate::graph::typed::{Constant, Source, TypedGraph, Value, ValueId};
 use crate::ir::{BlockScales, Dtype, Quant};
 use crate::kernels::packed::{BLOCK, Bits, GROUP, Packer, Packing, Scales};
-use crate::kernels::q6_k::{STRETCH, SUB, factors};
+use crate::kernels::q6_k::{self, STRETCH, SUB, factors};
 use crate::kernels::{block_values, k_blocks};
 use half::f16;
 
@@ -26,16 +26,17 @@ pub(crate) fn pack(net: &mut TypedGraph, shared: &SharedConstants) {
         // A layer and its gate go together.
         let operand = |slot: usize| packed(net, net.nodes[index].inputs[slot], shared).filter(is_weights);
         let packed: Option<Vec<Value>> = slots.clone().map(operand).collect();
-        let packed = packed.filter(|values| values.windows(2).all(|pair| is_six(&pair[0]) == is_six(&pair[1])));
+        let packed =
+            packed.filter(|values| values.windows(2).all(|pair| is_by_halves(&pair[0]) == is_by_halves(&pair[1])));
         for (slot, value) in slots.zip(packed.into_iter().flatten()) {
             net.nodes[index].inputs[slot] = net.add_value(value);
         }
     }
 }
 
-/// Whether a packed operand has 6 bits.
-fn is_six(value: &Value) -> bool {
-    matches!(&value.source, Source::Const(Constant { packing: Some(packing), .. }) if packing.bits == Bits::Six)
+/// Whether a packed operand has scales for each 16.
+fn is_by_halves(value: &Value) -> bool {
+    matches!(&value.source, Source::Const(Constant { packing: Some(packing), .. }) if packing.by_halves())
 }
 
 /// Whether a packed operand can be multiplied with: minima are only taken off.
@@ -69,7 +70,10 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
     let packing = |bits| Packing { bits, scales: Scales::Block };
     // What has scales of two levels is tried first: it takes fewer bytes.
     let by_levels = match (constant.dtype, block) {
-        (Dtype::SFixed8, SUB) => return fits_six(constant, scales, offsets, cols).then_some(packing(Bits::Six)),
+        (Dtype::SFixed8, SUB) => {
+            let bits = [Bits::Three, Bits::Six];
+            return bits.into_iter().find(|&bits| fits_halves(constant, bits, scales, offsets, cols)).map(packing);
+        }
         (Dtype::SFixed8, BLOCK) => Some(Bits::Levels),
         (Dtype::UFixed4, BLOCK) => Some(Bits::UFour),
         (Dtype::UFixed8, BLOCK) => Some(Bits::UFive),
@@ -112,12 +116,12 @@ fn fits_k_blocks(
     small && (bits == Bits::Minima || exact())
 }
 
-/// Whether values in blocks of 16 need no more than 6 bits, and their scales are whole numbers times one number for each 256.
-fn fits_six(constant: &Constant, scales: &BlockScales, offsets: &[i32], cols: usize) -> bool {
+/// Whether values in blocks of 16 need no more than these bits, and their scales are whole numbers times one number for each 256.
+fn fits_halves(constant: &Constant, bits: Bits, scales: &BlockScales, offsets: &[i32], cols: usize) -> bool {
     if !cols.is_multiple_of(STRETCH) || !offsets.iter().all(|&o| o == 0) {
         return false;
     }
-    let small = constant.bytes.iter().all(|&q| (-32..32).contains(&q.cast_signed()));
+    let small = constant.bytes.iter().all(|&q| q6_k::holds(bits, q.cast_signed()));
     let parts = |first: usize| -> [f32; STRETCH / SUB] { std::array::from_fn(|i| scales.get(first + i)) };
     small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors(&parts(first)).is_some())
 }

@@ -31,9 +31,9 @@ impl Blocks {
         Self { codes: plain.codes.iter().map(|_| value(noise.bits() % 32)).collect(), ..plain }
     }
 
-    /// 6 bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K.
-    fn six(noise: &mut Noise, [n, k]: [usize; 2]) -> Self {
-        let codes = (0..n * k).map(|_| ((noise.bits() % 64) as i32 - 32) as i8).collect();
+    /// Values of so many bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K or Q3_K.
+    fn halves(noise: &mut Noise, bits: u32, [n, k]: [usize; 2]) -> Self {
+        let codes = (0..n * k).map(|_| ((noise.bits() % (1 << bits)) as i32 - (1 << (bits - 1))) as i8).collect();
         let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();
         let scales = (0..n * k / 16).map(|i| unit(i / 16) * ((i * 37 % 256) as f32 - 128.0)).collect();
         Self { dtype: Dtype::SFixed8, codes, scales, block: 16, dims: [n, k] }
@@ -113,7 +113,7 @@ fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
                 continue;
             }
             let weights = match block {
-                16 => Blocks::six(&mut noise, [n, k]),
+                16 => Blocks::halves(&mut noise, if k == 256 { 3 } else { 6 }, [n, k]),
                 _ if !plain => Blocks::k(&mut noise, dtype, false, [n, k]),
                 // Signed bytes, all of them levels.
                 32 if dtype == Dtype::SFixed8 && k == 256 => Blocks::k(&mut noise, Dtype::SFixed8, true, [n, k]),
@@ -287,9 +287,11 @@ fn rows_of_blocks_are_gathered_exactly() {
         (Dtype::SFixed8, false, 96),
         (Dtype::SFixed8, false, 160),
         (Dtype::SFixed8, false, 256),
+        (Dtype::SFixed8, false, 512),
     ] {
         let table = match k {
-            256 => Blocks::six(&mut noise, [37, k]),
+            256 => Blocks::halves(&mut noise, 6, [37, k]),
+            512 => Blocks::halves(&mut noise, 3, [37, k]),
             96 | 160 => Blocks::few(&mut noise, k == 96, [37, k]),
             _ => Blocks::new(&mut noise, dtype, [37, k], 32),
         };

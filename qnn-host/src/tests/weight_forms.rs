@@ -20,8 +20,8 @@ enum Form {
     PerRow(Dtype, Offsets),
     /// Blocks of this many values along a row, and whether float16 holds their scales.
     Blocks(Dtype, u32, bool),
-    /// As Q6_K: values of 6 bits in blocks of 16.
-    Six,
+    /// As Q6_K or Q3_K: values of so many bits in blocks of 16.
+    Halves(u32),
     /// As Q4_K or Q5_K: unsigned values with scales of two levels, and minima if so.
     Steps(Dtype, bool),
     /// As IQ4_XS: levels, with such scales.
@@ -47,7 +47,7 @@ fn form() -> impl Strategy<Value = Form> {
         (fixed(), offsets).prop_map(|(dtype, offsets)| Form::PerRow(dtype, offsets)),
         (select(vec![SFixed8, SFixed4]), select(vec![16, 32, 64]), any::<bool>())
             .prop_map(|(dtype, block, exact)| Form::Blocks(dtype, block, exact)),
-        Just(Form::Six),
+        select(vec![6, 6, 3]).prop_map(Form::Halves),
         (select(vec![UFixed4, UFixed8]), select(vec![true, true, false]))
             .prop_map(|(dtype, less)| Form::Steps(dtype, less)),
         Just(Form::Levels),
@@ -105,8 +105,9 @@ impl Weights {
                 let values = integers(noise, dtype, n * k);
                 Self::blocks(dtype, &values, block as usize, n, k, scale)
             }
-            Form::Six => {
-                let values: Vec<i32> = (0..n * k).map(|_| (noise.bits() % 64) as i32 - 32).collect();
+            Form::Halves(bits) => {
+                let value = |drawn: u64| (drawn % (1 << bits)) as i32 - (1 << (bits - 1));
+                let values: Vec<i32> = (0..n * k).map(|_| value(noise.bits())).collect();
                 let unit = f16::from_f32(0.000_2).to_f32();
                 Self::blocks(Dtype::SFixed8, &values, 16, n, k, |i| unit * ((i * 37 % 256) as f32 - 128.0))
             }

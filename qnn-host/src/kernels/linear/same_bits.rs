@@ -25,7 +25,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 17] = [
     Kind::Floats(Float::F32),
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
@@ -40,6 +40,7 @@ const KINDS: [Kind; 16] = [
     Kind::Packed(Packing::ALL[7]),
     Kind::Packed(Packing::ALL[8]),
     Kind::Packed(Packing::ALL[9]),
+    Kind::Packed(Packing::ALL[10]),
     Kind::Less(Packing::ALL[5]),
     Kind::Less(Packing::ALL[6]),
 ];

@@ -90,6 +90,33 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
+            fn three(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
+                op!({
+                    let right = _mm_cvtsi32_si128(2 * (i as i32 % 4));
+                    let (up, down) = (_mm_cvtsi32_si128(2 - i.min(2) as i32), _mm_cvtsi32_si128(i.max(2) as i32 - 2));
+                    let value = |lower, upper| {
+                        let two = _mm256_and_si256(_mm256_srl_epi16(lower, right), _mm256_set1_epi8(3));
+                        let third = _mm256_srl_epi16(_mm256_sll_epi16(upper, up), down);
+                        _mm256_or_si256(two, _mm256_and_si256(third, _mm256_set1_epi8(4)))
+                    };
+                    [value(lower[0], upper[0]), value(lower[1], upper[1])]
+                })
+            }
+
+            #[inline(always)]
+            fn six(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
+                op!({
+                    let (up, down) =
+                        (_mm_cvtsi32_si128(4 - 2 * i.min(2) as i32), _mm_cvtsi32_si128(2 * i.max(2) as i32 - 4));
+                    let two = |upper| {
+                        let moved = _mm256_srl_epi16(_mm256_sll_epi16(upper, up), down);
+                        _mm256_and_si256(moved, _mm256_set1_epi8(0x30))
+                    };
+                    [_mm256_or_si256(lower[0], two(upper[0])), _mm256_or_si256(lower[1], two(upper[1]))]
+                })
+            }
+
+            #[inline(always)]
             fn five(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
                 op!({
                     let (left, right) =

@@ -88,6 +88,30 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
+    fn three(self, lower: __m512i, upper: __m512i, i: u32) -> __m512i {
+        op!({
+            let lower = match i % 4 {
+                0 => lower,
+                1 => _mm512_srli_epi16::<2>(lower),
+                2 => _mm512_srli_epi16::<4>(lower),
+                _ => _mm512_srli_epi16::<6>(lower),
+            };
+            let upper = match i {
+                0 => _mm512_slli_epi16::<2>(upper),
+                1 => _mm512_slli_epi16::<1>(upper),
+                2 => upper,
+                3 => _mm512_srli_epi16::<1>(upper),
+                4 => _mm512_srli_epi16::<2>(upper),
+                5 => _mm512_srli_epi16::<3>(upper),
+                6 => _mm512_srli_epi16::<4>(upper),
+                _ => _mm512_srli_epi16::<5>(upper),
+            };
+            let two = _mm512_and_si512(lower, _mm512_set1_epi8(3));
+            _mm512_or_si512(two, _mm512_and_si512(upper, _mm512_set1_epi8(4)))
+        })
+    }
+
+    #[inline(always)]
     fn five(self, lower: __m512i, upper: __m512i, i: u32) -> __m512i {
         op!({
             let upper = match i {

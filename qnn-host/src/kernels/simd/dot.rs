@@ -67,6 +67,19 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         }
     }
 
+    /// Weights of 3 bits, 0 to 7: two from bit `2 * (i % 4)` of `lower` on, and one above them from bit `i` of `upper`, `i < 8`.
+    #[inline(always)]
+    fn three(self, lower: Self::Weights, upper: Self::Weights, i: u32) -> Self::Weights {
+        let (mut low, mut high) = ([0u8; 4 * GROUP], [0u8; 4 * GROUP]);
+        // SAFETY: 64 bytes each.
+        unsafe {
+            self.store(low.as_mut_ptr(), lower);
+            self.store(high.as_mut_ptr(), upper);
+            low.iter_mut().zip(high).for_each(|(low, high)| *low = *low >> (2 * (i % 4)) & 3 | (high >> i & 1) << 2);
+            self.load(low.as_ptr())
+        }
+    }
+
     /// Weights of 5 bits, 0 to 31: the lower four bits, and one above them from bit `i` of `upper`, `i < 8`.
     #[inline(always)]
     fn five(self, lower: Self::Weights, upper: Self::Weights, i: u32) -> Self::Weights {

@@ -92,7 +92,8 @@ unsafe fn products<D: Dot>(
             let acts = acts.add(len_bytes(panel * rows, blocks));
             let to = to.add(panel * rows * MAX_CHUNK + i);
             match (packing.bits, packing.scales) {
-                (Bits::Six, _) => d.outline(q6_k::Group { weights, acts, rows, blocks, to }),
+                (Bits::Six, _) => d.outline(q6_k::Group::<false> { weights, acts, rows, blocks, to }),
+                (Bits::Three, _) => d.outline(q6_k::Group::<true> { weights, acts, rows, blocks, to }),
                 (Bits::UFour | Bits::UFive | Bits::Levels | Bits::Minima, _) => {
                     k_blocks::run(d, packing.bits, k_blocks::Operands { weights, minima, acts, rows, blocks, to });
                 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::{Gate, Linear, Residual, linear_on};
-use crate::kernels::packed::{Bits, Packed, Packing};
+use crate::kernels::packed::{Packed, Packing};
 use crate::kernels::simd::dot::BLOCK;
 use crate::kernels::testing::{
     assert_close, isas, isas_without_matrix_unit, less, numbers, packed_minima, packed_numbers,
@@ -149,7 +149,7 @@ proptest! {
         m in 1usize..9, n in 1usize..140, k in 1usize..600, packing in 0..WEIGHTS, bias: bool,
         gate in 0..2 * WEIGHTS, minima: bool, residual: bool, threads in 1usize..4, seed: u64,
     ) {
-        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| (g.bits == Bits::Six) == (Packing::ALL[packing].bits == Bits::Six));
+        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| g.by_halves() == Packing::ALL[packing].by_halves());
         Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, minima, residual, seed }.check(&pool(threads));
     }
 
@@ -158,7 +158,7 @@ proptest! {
         m in 9usize..80, n in 1usize..200, k in 1usize..700, packing in 0..WEIGHTS, bias: bool,
         gate in 0..2 * WEIGHTS, minima: bool, residual: bool, threads in 1usize..4, seed: u64,
     ) {
-        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| (g.bits == Bits::Six) == (Packing::ALL[packing].bits == Bits::Six));
+        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| g.by_halves() == Packing::ALL[packing].by_halves());
         Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, minima, residual, seed }.check(&pool(threads));
     }
 
@@ -196,6 +196,7 @@ fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
             (33, 768, 4),
             (97, 320, 8),
             (33, 600, 9),
+            (33, 600, 10),
         ] {
             let packing = Packing::ALL[packing];
             Problem { m, n, k, packing, bias: true, gate: None, minima: false, residual: true, seed: 7 }.check(&pool);

@@ -12,7 +12,7 @@ use super::super::super::{k_blocks, q6_k};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes};
-use super::{few_bits, packed};
+use super::{few_bits, packed, q6_k as halves};
 use crate::pool::Worker;
 
 /// Most groups of a task.
@@ -142,7 +142,7 @@ unsafe fn products<D: Dot>(
                 let scales = scales.add(group * GROUP_SCALES);
                 match packing.bits {
                     Bits::Four => open_blocks::<D, true>(d, from, count, by_block, opened, scales),
-                    Bits::Six => open_six(d, from, opened, scales),
+                    Bits::Six | Bits::Three => open_halves(d, packing.bits, from, opened, scales),
                     Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, opened, scales),
                     bits @ (Bits::Five | Bits::Nonlinear) => few_bits::open(d, bits, from, count, opened, scales),
                     bits => {
@@ -175,7 +175,7 @@ unsafe fn products<D: Dot>(
                     to: to.add(panel * D::TILE.0 * groups * GROUP),
                 };
                 match (packing.bits, by_block) {
-                    (Bits::Six, _) => by_shape::<D, true, 2, false>(d, groups, tile),
+                    _ if packing.by_halves() => by_shape::<D, true, 2, false>(d, groups, tile),
                     (_, true) if w.minima(group0).is_some() => by_shape::<D, true, 1, true>(d, groups, tile),
                     (_, true) => by_shape::<D, true, 1, false>(d, groups, tile),
                     (_, false) => by_shape::<D, false, 1, false>(d, groups, tile),
@@ -233,12 +233,12 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
     }
 }
 
-/// Opens a stretch of 6-bit weights at `from`.
+/// Opens a stretch of weights with steps for each 16 at `from`.
 ///
 /// # Safety
 /// It is readable, and what is opened writable.
 #[inline(always)]
-unsafe fn open_six<D: Dot>(d: D, from: *const u8, opened: *mut u8, scales: *mut f32) {
+unsafe fn open_halves<D: Dot>(d: D, bits: Bits, from: *const u8, opened: *mut u8, scales: *mut f32) {
     // SAFETY: the caller's promise.
     unsafe {
         let row_scales = d.load_group(from.cast());
@@ -247,7 +247,16 @@ unsafe fn open_six<D: Dot>(d: D, from: *const u8, opened: *mut u8, scales: *mut 
             d.store_group(scales.add(sub * GROUP), d.mul(steps, row_scales));
         }
         for block in 0..q6_k::STRETCH / BLOCK {
-            let (from, to) = (from.add(q6_k::BLOCKS_AT + block * q6_k::BLOCK_BYTES), opened.add(block * OPEN_BYTES));
+            let (from, to) =
+                (from.add(q6_k::BLOCKS_AT + block * q6_k::block_bytes(bits)), opened.add(block * OPEN_BYTES));
+            if bits == Bits::Three {
+                let (lower, third) = ([d.load(from), d.load(from.add(64))], d.load(from.add(q6_k::THIRD_AT)));
+                for quad in (0..8).step_by(2) {
+                    let open = |quad: usize| d.three(lower[quad / 4], third, quad as u32);
+                    d.store_opened(to.add(64 * quad), open(quad), open(quad + 1));
+                }
+                continue;
+            }
             let upper = [d.load(from.add(q6_k::UPPER_AT)), d.load(from.add(q6_k::UPPER_AT + 64))];
             for i in [0, 2] {
                 let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
@@ -372,14 +381,19 @@ unsafe fn tile<
         let opened = t.opened.wrapping_add(block * OPEN_BYTES);
         // SAFETY: the block exists in all operands.
         unsafe {
-            let mut doubled = ZEROS;
+            let mut own = ZEROS;
             let starts = match PARTS {
+                2 if t.bits == Bits::Three => {
+                    let start = |r| *record.start6(part, r) / halves::THREES_IN_SIX;
+                    own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = start(r));
+                    own.as_ptr()
+                }
                 2 => record.start6(part, 0),
                 _ => match t.bits {
                     Bits::Four => record.start4(0),
                     Bits::Five => {
-                        doubled[..R].iter_mut().enumerate().for_each(|(r, to)| *to = 2 * *record.start4(r));
-                        doubled.as_ptr()
+                        own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = 2 * *record.start4(r));
+                        own.as_ptr()
                     }
                     Bits::UFour | Bits::UFive => ZEROS.as_ptr(),
                     _ => record.start8(0),

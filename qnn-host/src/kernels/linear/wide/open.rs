@@ -25,7 +25,7 @@ pub(super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, t
             for step in 0..steps {
                 let to = to.add(2 * step * TILE_BYTES);
                 match packed.packing().bits {
-                    Bits::Six => six(packed, n0 / TILE_ROWS, step0 + step, to),
+                    bits @ (Bits::Six | Bits::Three) => halves(packed, bits, n0 / TILE_ROWS, step0 + step, to),
                     bits @ (Bits::Four | Bits::Five | Bits::Nonlinear | Bits::Eight) => {
                         block(packed, bits, n0 / TILE_ROWS, step0 + step, to)
                     }
@@ -144,21 +144,35 @@ fn low_bits(v: __m512i) -> __m512i {
     _mm512_and_si512(v, _mm512_set1_epi8(15))
 }
 
-/// A block of 6 bits.
+/// A block with a step for each half.
 ///
 /// # Safety
 /// As [`tiles`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
-unsafe fn six(w: Packed<'_>, group: usize, block: usize, to: *mut u8) {
+unsafe fn halves(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut u8) {
     const BLOCKS: usize = q6_k::STRETCH / TILE_K;
     // SAFETY: the group has this stretch and block.
     unsafe {
-        let stretch = w.group(group).add(block / BLOCKS * q6_k::STRETCH_BYTES);
-        let from = stretch.add(q6_k::BLOCKS_AT + block % BLOCKS * q6_k::BLOCK_BYTES);
+        let stretch = w.group(group).add(block / BLOCKS * q6_k::stretch_bytes(bits));
+        let from = stretch.add(q6_k::BLOCKS_AT + block % BLOCKS * q6_k::block_bytes(bits));
         let row_scales = _mm512_loadu_ps(stretch.cast());
         for half in 0..2 {
             let steps = _mm_loadu_si128(stretch.add(q6_k::STEPS_AT + (2 * (block % BLOCKS) + half) * TILE_ROWS).cast());
             let scale = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), row_scales);
+            if bits == Bits::Three {
+                let grid = Grid::new(3, q6_k::OFFSET_OF_THREE, scale);
+                // Two bits of quad `i` of the half are at bit `2 * i`; the third one, of all quads, goes from bit `quad` to bit 2.
+                let mut lower = _mm512_loadu_si512(from.add(64 * half).cast());
+                let third = _mm512_loadu_si512(from.add(q6_k::THIRD_AT).cast());
+                let mut third = if half == 0 { third } else { _mm512_srli_epi16::<4>(third) };
+                for i in 0..4 {
+                    let two = _mm512_and_si512(lower, _mm512_set1_epi8(3));
+                    let high = _mm512_and_si512(_mm512_slli_epi16::<2>(third), _mm512_set1_epi8(4));
+                    (lower, third) = (_mm512_srli_epi16::<2>(lower), _mm512_srli_epi16::<1>(third));
+                    grid.store::<20, 12, 4, 28>(_mm512_or_si512(two, high), to.add(128 * (4 * half + i)));
+                }
+                continue;
+            }
             let grid = Grid::new(6, q6_k::OFFSET, scale);
             let mut upper = _mm512_loadu_si512(from.add(q6_k::UPPER_AT + 64 * half).cast());
             for i in 0..4 {

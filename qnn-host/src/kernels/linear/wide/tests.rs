@@ -19,7 +19,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
     Kind::Bytes,
@@ -33,6 +33,7 @@ const KINDS: [Kind; 15] = [
     Kind::Packed(Packing::ALL[7]),
     Kind::Packed(Packing::ALL[8]),
     Kind::Packed(Packing::ALL[9]),
+    Kind::Packed(Packing::ALL[10]),
     Kind::Less(Packing::ALL[5]),
     Kind::Less(Packing::ALL[6]),
 ];
