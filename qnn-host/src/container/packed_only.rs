@@ -96,8 +96,8 @@ impl Unpacked {
         let packing = Packing::from_tag(tag).ok_or_else(unknown)?;
         let dtype = match packing.bits {
             Bits::Four => Dtype::SFixed4,
-            Bits::UFour => Dtype::UFixed4,
-            Bits::UFive | Bits::Minima => Dtype::UFixed8,
+            Bits::UTwo | Bits::UFour => Dtype::UFixed4,
+            Bits::UFive | Bits::Minima | Bits::HalfMinima => Dtype::UFixed8,
             Bits::Three | Bits::Five | Bits::Six | Bits::Eight | Bits::Levels | Bits::Nonlinear => Dtype::SFixed8,
         };
         let Quant::Block { block_dims, .. } = &tensor.quant else {

@@ -15,7 +15,7 @@
 //! block   512 bytes with 8 bits, 320 with 5, 256 with 4       see `block_values.rs`
 //! ```
 //!
-//! Values of 6 and 3 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and levels as in
+//! Values of 6, 3 and 2 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and levels as in
 //! IQ4_XS, the former perhaps with minima beside them: see `k_blocks.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
@@ -37,6 +37,8 @@ pub(super) const SCALES_BYTES: usize = 64;
 /// Bits of a quantised value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bits {
+    /// 0..=3, with scales for each 16 columns that are whole numbers 0..=15 times one number for each 256.
+    UTwo,
     /// -4..=3, with scales for each 16 columns that are whole numbers times one number for each 256.
     Three,
     /// -8..=7.
@@ -57,6 +59,8 @@ pub enum Bits {
     Nonlinear,
     /// Not weights but what is taken off them: 0..=127 for each 32 columns, and a scale for each 256.
     Minima,
+    /// The same for weights with scales for each 16: 0..=15 for each 16 columns, and a scale for each 256.
+    HalfMinima,
 }
 
 /// What shares a scale.
@@ -79,7 +83,7 @@ pub struct Packing {
 
 impl Packing {
     /// All formats.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self { bits: Bits::Four, scales: Scales::Block },
         Self { bits: Bits::Eight, scales: Scales::Block },
         Self { bits: Bits::Four, scales: Scales::Row },
@@ -91,11 +95,16 @@ impl Packing {
         Self { bits: Bits::Five, scales: Scales::Block },
         Self { bits: Bits::Nonlinear, scales: Scales::Block },
         Self { bits: Bits::Three, scales: Scales::Block },
+        Self { bits: Bits::UTwo, scales: Scales::Block },
         Self::MINIMA,
+        Self::HALF_MINIMA,
     ];
 
     /// The format of minima, which go with weights of another: a column for each 32 of theirs.
     pub const MINIMA: Self = Self { bits: Bits::Minima, scales: Scales::Block };
+
+    /// The format of minima of weights with scales for each 16: a column for each 16 of theirs.
+    pub const HALF_MINIMA: Self = Self { bits: Bits::HalfMinima, scales: Scales::Block };
 
     /// Names the format and its version in files.
     pub(crate) fn tag(self) -> u32 {
@@ -111,6 +120,8 @@ impl Packing {
             Bits::Levels => 0x24,
             Bits::Nonlinear => 0x34,
             Bits::Minima => 0x17,
+            Bits::UTwo => 0x12,
+            Bits::HalfMinima => 0x1C,
         };
         let scales = u32::from(self.scales == Scales::Row);
         bits << 16 | scales << 8 | VERSION
@@ -137,7 +148,7 @@ impl Packing {
 
     pub(super) fn stretch_header(self) -> usize {
         match (self.bits, self.scales) {
-            (bits, _) if q6_k::are_of(bits) => q6_k::BLOCKS_AT,
+            (bits, _) if q6_k::are_of(bits) => q6_k::blocks_at(bits),
             (bits, _) if k_blocks::are_of(bits) => k_blocks::BLOCKS_AT,
             (_, Scales::Block) => SCALES_BYTES,
             (_, Scales::Row) => 0,
@@ -147,6 +158,7 @@ impl Packing {
     /// Columns of a stretch.
     pub(super) fn stretch_cols(self) -> usize {
         match self.bits {
+            Bits::HalfMinima => q6_k::STRETCH / q6_k::SUB,
             bits if q6_k::are_of(bits) => q6_k::STRETCH,
             Bits::Minima => k_blocks::BLOCKS,
             bits if k_blocks::are_of(bits) => k_blocks::STRETCH,
@@ -169,7 +181,26 @@ impl Packing {
 
     /// Whether minima may be taken off such weights.
     pub fn takes_minima(self) -> bool {
-        matches!(self.bits, Bits::UFour | Bits::UFive)
+        self.minima().is_some()
+    }
+
+    /// The format of minima that may be taken off such weights.
+    pub fn minima(self) -> Option<Self> {
+        match self.bits {
+            Bits::UFour | Bits::UFive => Some(Self::MINIMA),
+            Bits::UTwo => Some(Self::HALF_MINIMA),
+            _ => None,
+        }
+    }
+
+    /// Whether it holds no weights but minima.
+    pub fn is_minima(self) -> bool {
+        self == Self::MINIMA || self == Self::HALF_MINIMA
+    }
+
+    /// Columns of weights that share a minimum.
+    pub fn minimum_cols(self) -> usize {
+        if self.by_halves() { q6_k::SUB } else { BLOCK }
     }
 
     /// Where block `block` of the group that begins at 0 begins.
@@ -190,6 +221,7 @@ impl Packing {
     pub fn scales_of_row(self, cols: usize) -> usize {
         match (self.bits, self.scales) {
             (_, Scales::Row) => 1,
+            (Bits::HalfMinima, _) => cols.div_ceil(q6_k::STRETCH / q6_k::SUB),
             (bits, _) if q6_k::are_of(bits) => cols.div_ceil(q6_k::SUB),
             (Bits::Minima, _) => cols.div_ceil(k_blocks::BLOCKS),
             _ => cols.div_ceil(BLOCK),
@@ -218,13 +250,13 @@ impl<'a> Packed<'a> {
         Self { data, minima: &[], packing, rows, cols }
     }
 
-    /// With a minimum for each 32 columns, in the format [`Packing::MINIMA`]: weights are so much less.
+    /// With a minimum for each 32 columns, or 16, in the format [`Packing::minima`]: weights are so much less.
     ///
     /// # Panics
     /// When the format takes none, or the bytes are not that many.
     pub fn with_minima(self, minima: &'a [u8]) -> Self {
-        assert!(self.packing.takes_minima(), "{:?} with minima", self.packing);
-        let size = Packing::MINIMA.size_bytes(self.rows, self.cols.div_ceil(BLOCK));
+        let Some(format) = self.packing.minima() else { panic!("{:?} with minima", self.packing) };
+        let size = format.size_bytes(self.rows, self.cols.div_ceil(self.packing.minimum_cols()));
         assert_eq!(Some(minima.len()), size, "minima of {} x {}", self.rows, self.cols);
         Self { minima, ..self }
     }
@@ -294,9 +326,13 @@ impl<'a> Packed<'a> {
         self.values_of_row(row, to);
         let minima = &self.minima[row / GROUP * self.minima_bytes()..][..self.minima_bytes()];
         for (minima, to) in minima.chunks_exact(k_blocks::BLOCKS_AT).zip(to.chunks_mut(k_blocks::STRETCH)) {
-            let mut less = [0.0; k_blocks::BLOCKS];
-            k_blocks::read(Bits::Minima, minima, row % GROUP, &mut less);
-            to.chunks_mut(BLOCK).zip(less).for_each(|(to, less)| to.iter_mut().for_each(|to| *to -= less));
+            let (shared, mut less) = (self.packing.minimum_cols(), [0.0; q6_k::STRETCH / q6_k::SUB]);
+            if self.packing.by_halves() {
+                q6_k::read(Bits::HalfMinima, minima, row % GROUP, &mut less);
+            } else {
+                k_blocks::read(Bits::Minima, minima, row % GROUP, &mut less[..k_blocks::BLOCKS]);
+            }
+            to.chunks_mut(shared).zip(less).for_each(|(to, less)| to.iter_mut().for_each(|to| *to -= less));
         }
     }
 
@@ -305,7 +341,7 @@ impl<'a> Packed<'a> {
         let group = self.group_of(row);
         let (packing, row) = (self.packing, row % GROUP);
         if packing.by_halves() {
-            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(q6_k::STRETCH));
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(packing.stretch_cols()));
             stretches.for_each(|(stretch, to)| q6_k::read(packing.bits, stretch, row, to));
             return;
         }
@@ -479,7 +515,7 @@ mod tests {
                 prop_assert_eq!(&row[..], expected, "row {}", r);
             }
             if packing.takes_minima() {
-                let (minima, taken) = packed_minima(rows, cols, seed ^ 1);
+                let (minima, taken) = packed_minima(packing, rows, cols, seed ^ 1);
                 let packed = packed.with_minima(&minima);
                 for (r, expected) in less(&stored, &taken).chunks_exact(cols).enumerate() {
                     packed.row(r, &mut row);
@@ -500,6 +536,9 @@ mod tests {
         assert_eq!(size(4), 2048 * 8 * 212);
         // Q3_K has 110 bytes.
         assert_eq!(size(10), 2048 * 8 * 116);
+        // Q2_K has 84; with an f32 for a scale and one for minima.
+        let minima = Packing::HALF_MINIMA.size_bytes(2048, 2048 / 16).expect("small");
+        assert_eq!([size(11), minima], [2048 * 8 * 76, 2048 * 8 * 12]);
         // Q4_K and Q5_K have 144 and 176 bytes for 256 weights, IQ4_XS 136; with an f32 for a scale and one for minima.
         let minima = Packing::MINIMA.size_bytes(2048, 2048 / 32).expect("small");
         let k_blocks = [size(5) + minima, size(6) + minima, size(7)];

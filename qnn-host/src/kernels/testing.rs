@@ -77,6 +77,8 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
     let mut stored = Vec::with_capacity(rows * cols);
     for (row, raw) in raw.chunks_exact(cols).enumerate() {
         let (low, high) = match packing.bits {
+            Bits::UTwo => (0.0, 3.0),
+            Bits::HalfMinima => (0.0, 15.0),
             Bits::Three => (-4.0, 3.0),
             Bits::Four => (-8.0, 7.0),
             Bits::Five => (-16.0, 15.0),
@@ -94,6 +96,7 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
         let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
             .iter()
             .map(|x| match (packing.bits, packing.scales) {
+                (Bits::UTwo, _) => (x.abs() * 1.9).trunc() * 0.007_812_5,
                 (Bits::Six | Bits::Three | Bits::UFour | Bits::UFive | Bits::Levels, _) => {
                     (x * 12.0).trunc() * 0.000_976_562_5
                 }
@@ -104,7 +107,7 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
         packer.row(row, &quantised, &scales).expect("values and scales fit");
         let shared = match (packing.bits, packing.scales) {
             (_, Scales::Row) => cols,
-            (Bits::Six | Bits::Three, _) => 16,
+            (Bits::Six | Bits::Three | Bits::UTwo | Bits::HalfMinima, _) => 16,
             (Bits::Minima, _) => 8,
             _ => BLOCK,
         };
@@ -114,11 +117,14 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
     (bytes, stored)
 }
 
-/// Minima for a matrix of `rows` x `cols`, packed, and for each of its weights what is taken off it.
-pub(crate) fn packed_minima(rows: usize, cols: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
-    let blocks = cols.div_ceil(BLOCK);
-    let (bytes, minima) = packed_numbers(Packing::MINIMA, rows, blocks, seed);
-    let each = (0..rows * cols).map(|at| minima[at / cols * blocks + at % cols / BLOCK]).collect();
+/// Minima for a matrix of `rows` x `cols` in a format, packed, and for each of its weights what is taken off it; nothing where the
+/// format takes none.
+pub(crate) fn packed_minima(packing: Packing, rows: usize, cols: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+    let Some(format) = packing.minima() else { return (Vec::new(), Vec::new()) };
+    let shared = packing.minimum_cols();
+    let blocks = cols.div_ceil(shared);
+    let (bytes, minima) = packed_numbers(format, rows, blocks, seed);
+    let each = (0..rows * cols).map(|at| minima[at / cols * blocks + at % cols / shared]).collect();
     (bytes, each)
 }
 

@@ -42,6 +42,7 @@ impl Portable {
             (_, Scales::Row) => {
                 return Err(("a packing with a scale for each block".to_owned(), format!("{packing:?}")));
             }
+            (Bits::HalfMinima, Scales::Block) => self.block == q6_k::STRETCH / SUB,
             (bits, Scales::Block) if q6_k::are_of(bits) => self.block == SUB && self.cols.is_multiple_of(q6_k::STRETCH),
             (Bits::Minima, Scales::Block) => self.block == k_blocks::BLOCKS,
             (bits, Scales::Block) if k_blocks::are_of(bits) => {
@@ -52,7 +53,7 @@ impl Portable {
         if !blocks || !self.cols.is_multiple_of(self.block) {
             return Err((format!("blocks that {packing:?} has in rows of {}", self.cols), self.block.to_string()));
         }
-        if self.halves && !matches!(packing.bits, Bits::Four | Bits::UFour) {
+        if self.halves && !matches!(packing.bits, Bits::Four | Bits::UFour | Bits::UTwo) {
             return Err(("values of 4 bits where two share a byte".to_owned(), format!("{packing:?}")));
         }
         match packing.size_bytes(self.rows, self.cols) {
@@ -115,7 +116,7 @@ impl Packed<'_> {
         let (packing, group) = (self.packing(), self.group_of(row));
         let row = row % GROUP;
         if packing.by_halves() {
-            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(q6_k::STRETCH));
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(packing.stretch_cols()));
             stretches.for_each(|(stretch, to)| q6_k::values_of(packing.bits, stretch, row, to));
             return;
         }
@@ -137,9 +138,9 @@ impl Packed<'_> {
         let (packing, group) = (self.packing(), self.group_of(row));
         let row = row % GROUP;
         if packing.by_halves() {
-            let stretches = group.chunks_exact(packing.stretch_bytes());
-            let per_stretch = q6_k::STRETCH / SUB;
-            stretches.zip(to.chunks_mut(per_stretch)).for_each(|(stretch, to)| q6_k::scales_of(stretch, row, to));
+            let per_stretch = packing.scales_of_row(packing.stretch_cols());
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(per_stretch));
+            stretches.for_each(|(stretch, to)| q6_k::scales_of(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -173,6 +174,8 @@ mod tests {
             (state >> 40) as i64
         };
         let (low, count) = match packing.bits {
+            Bits::UTwo => (0, 4),
+            Bits::HalfMinima => (0, 16),
             Bits::Three => (-4, 8),
             Bits::Four => (-8, 16),
             Bits::Five => (-16, 32),
@@ -192,6 +195,7 @@ mod tests {
             Bits::UFour | Bits::UFive | Bits::Levels => {
                 (0..n_scales).map(|i| ((next() % 64) as f32) * [0.5, 0.25][i / 8 % 2]).collect()
             }
+            Bits::UTwo => (0..n_scales).map(|i| ((next() % 16) as f32) * [0.5, 0.25][i / 16 % 2]).collect(),
             Bits::Six | Bits::Three => {
                 (0..n_scales).map(|i| ((next() % 255 - 127) as f32) * [0.5, 0.25][i / 16 % 2]).collect()
             }
@@ -202,16 +206,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..11, seed: u64) {
+        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..13, seed: u64) {
             let (bits, block) = [
                 (Bits::Four, 32), (Bits::Eight, 32), (Bits::Six, SUB), (Bits::Four, 64), (Bits::UFour, 32),
                 (Bits::UFive, 32), (Bits::Levels, 32), (Bits::Minima, k_blocks::BLOCKS),
-                (Bits::Five, 32), (Bits::Nonlinear, 64), (Bits::Three, SUB),
+                (Bits::Five, 32), (Bits::Nonlinear, 64), (Bits::Three, SUB), (Bits::UTwo, SUB), (Bits::HalfMinima, q6_k::STRETCH / SUB),
             ][form];
             let packing = Packing { bits, scales: Scales::Block };
-            let whole = matches!(bits, Bits::Six | Bits::Three | Bits::UFour | Bits::UFive | Bits::Levels);
+            let whole = matches!(bits, Bits::Six | Bits::Three | Bits::UTwo | Bits::UFour | Bits::UFive | Bits::Levels);
             let cols = if whole { q6_k::STRETCH * blocks } else { block * blocks };
-            for halves in [false, matches!(bits, Bits::Four | Bits::UFour)] {
+            for halves in [false, matches!(bits, Bits::Four | Bits::UFour | Bits::UTwo)] {
                 let portable = Portable { rows, cols, block, halves };
                 let (values, scales) = matrix(packing, portable, seed);
                 let mut data = vec![0; packing.size_bytes(rows, cols).expect("small")];
@@ -225,7 +229,7 @@ mod tests {
                 portable.check(packing, &data).expect("it is one");
                 let back = portable.values(packing, &data);
                 let at = |i: usize| match halves {
-                    true if bits == Bits::UFour => (back[i / 2] >> (i % 2 * 4) & 15).cast_signed(),
+                    true if bits != Bits::Four => (back[i / 2] >> (i % 2 * 4) & 15).cast_signed(),
                     true => (back[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
                     false => back[i].cast_signed(),
                 };

@@ -1,4 +1,4 @@
-//! Weights with a minimum for each block: `x A - sums M`, where `sums` are those of `x` over each 32 columns, becomes one layer.
+//! Weights with a minimum for each block: `x A - sums M`, where `sums` are those of `x` over each 32 columns (or 16), becomes one layer.
 //!
 //! A layer with weights `A - M`, `M` the same for 32 columns, is written so in QNN, whose encodings have no minima:
 //!
@@ -23,6 +23,7 @@ use crate::graph::scalar::{BinaryOp, ReduceOp};
 use crate::graph::shared::SharedConstants;
 use crate::graph::typed::{Constant, Node, Source, TypedGraph, ValueId};
 use crate::kernels::packed::{BLOCK, Packing};
+use crate::kernels::q6_k::SUB;
 
 /// Rewrites the differences.
 pub(crate) fn join(net: &mut TypedGraph, shared: &SharedConstants) {
@@ -41,8 +42,8 @@ pub(crate) fn join(net: &mut TypedGraph, shared: &SharedConstants) {
         let (Source::Const(of_weights), Source::Const(of_minima)) = (&mut weights.source, minima.source) else {
             continue;
         };
-        let fits = of_weights.packing.is_some_and(Packing::takes_minima);
-        if !fits || of_weights.minima.is_some() || of_minima.packing != Some(Packing::MINIMA) {
+        let wanted = of_weights.packing.and_then(Packing::minima);
+        if wanted.is_none() || of_weights.minima.is_some() || of_minima.packing != wanted {
             continue;
         }
         *of_weights = Constant { minima: Some(of_minima.bytes), ..of_weights.clone() };
@@ -71,7 +72,8 @@ fn find(m: &Match<'_>, index: usize) -> Option<Found> {
     else {
         return None;
     };
-    if n2 != n || k != blocks * BLOCK || m.net.shape(products) != m.net.shape(less) {
+    let shared = k / blocks.max(1);
+    if n2 != n || k != blocks * shared || !matches!(shared, SUB | BLOCK) || m.net.shape(products) != m.net.shape(less) {
         return None;
     }
     let (x, sums) = (layer.inputs[0], less_layer.inputs[0]);
@@ -79,7 +81,7 @@ fn find(m: &Match<'_>, index: usize) -> Option<Found> {
     let Op::Reduce { op: ReduceOp::Sum, axes } = &reduce.op else { return None };
     let of = reduce.inputs[0];
     let shape = m.net.shape(of);
-    let by_blocks = shape.ends_with(&[blocks, BLOCK]) && *axes == [shape.len() - 1];
+    let by_blocks = shape.ends_with(&[blocks, shared]) && *axes == [shape.len() - 1];
     let same = m.net.root(of) == m.net.root(x) && m.net.value(of).n_elems() == m.net.value(x).n_elems();
     (by_blocks && same).then(|| Found {
         op: layer.op.clone(),
@@ -101,8 +103,9 @@ fn find_rows(m: &Match<'_>, index: usize) -> Option<Found> {
     let ((weights, ids), (minima, of_minima)) = (table(of_rows)?, table(of_less)?);
     let (&[v, k], &[v2, blocks]) = (m.net.shape(weights), m.net.shape(minima)) else { return None };
     let n = m.net.value(ids).n_elems();
-    let by_blocks = m.net.shape(rows) == [n, blocks, BLOCK] && m.net.shape(less) == [n, blocks, 1];
-    (ids == of_minima && v == v2 && k == blocks * BLOCK && by_blocks).then(|| Found {
+    let shared = k / blocks.max(1);
+    let by_blocks = m.net.shape(rows) == [n, blocks, shared] && m.net.shape(less) == [n, blocks, 1];
+    (ids == of_minima && v == v2 && k == blocks * shared && by_blocks).then(|| Found {
         op: of_rows.op.clone(),
         inputs: of_rows.inputs.clone(),
         slot: 0,

@@ -10,9 +10,12 @@ use crate::graph::shared::{Derived, SharedConstants};
 use crate::graph::typed::{Constant, Source, TypedGraph, Value, ValueId};
 use crate::ir::{BlockScales, Dtype, Quant};
 use crate::kernels::packed::{BLOCK, Bits, GROUP, Packer, Packing, Scales};
-use crate::kernels::q6_k::{self, STRETCH, SUB, factors};
+use crate::kernels::q6_k::{self, STRETCH, SUB, factors, factors_of};
 use crate::kernels::{block_values, k_blocks};
 use half::f16;
+
+/// Minima of weights with scales for each 16 that share a unit.
+const MINIMA_OF_HALVES: usize = STRETCH / SUB;
 
 /// Packs the weights of linear layers and the tables of look-ups where that can be done without loss.
 pub(crate) fn pack(net: &mut TypedGraph, shared: &SharedConstants) {
@@ -41,7 +44,7 @@ fn is_by_halves(value: &Value) -> bool {
 
 /// Whether a packed operand can be multiplied with: minima are only taken off.
 fn is_weights(value: &Value) -> bool {
-    !matches!(&value.source, Source::Const(Constant { packing: Some(Packing::MINIMA), .. }))
+    !matches!(&value.source, Source::Const(Constant { packing: Some(packing), .. }) if packing.is_minima())
 }
 
 /// A constant in packed form, if it has one.
@@ -73,6 +76,14 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
         (Dtype::SFixed8, SUB) => {
             let bits = [Bits::Three, Bits::Six];
             return bits.into_iter().find(|&bits| fits_halves(constant, bits, scales, offsets, cols)).map(packing);
+        }
+        (Dtype::UFixed4, SUB) => {
+            return fits_halves(constant, Bits::UTwo, scales, offsets, cols).then_some(packing(Bits::UTwo));
+        }
+        (Dtype::UFixed8, MINIMA_OF_HALVES) => {
+            let small = constant.bytes.iter().all(|&q| q6_k::holds(Bits::HalfMinima, q.cast_signed()));
+            let fits = small && cols.is_multiple_of(block) && offsets.iter().all(|&o| o == 0);
+            return fits.then_some(Packing::HALF_MINIMA);
         }
         (Dtype::SFixed8, BLOCK) => Some(Bits::Levels),
         (Dtype::UFixed4, BLOCK) => Some(Bits::UFour),
@@ -121,9 +132,12 @@ fn fits_halves(constant: &Constant, bits: Bits, scales: &BlockScales, offsets: &
     if !cols.is_multiple_of(STRETCH) || !offsets.iter().all(|&o| o == 0) {
         return false;
     }
-    let small = constant.bytes.iter().all(|&q| q6_k::holds(bits, q.cast_signed()));
+    // Two values of four bits may share a byte.
+    let halves = constant.dtype == Dtype::UFixed4;
+    let fits = |q: u8| q6_k::holds(bits, q.cast_signed());
+    let small = constant.bytes.iter().all(|&q| if halves { fits(q & 15) && fits(q >> 4) } else { fits(q) });
     let parts = |first: usize| -> [f32; STRETCH / SUB] { std::array::from_fn(|i| scales.get(first + i)) };
-    small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors(&parts(first)).is_some())
+    small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors_of(bits, &parts(first)).is_some())
 }
 
 /// Packs constants that [`packing_of`] chose a packing for.

@@ -19,6 +19,7 @@ type Stored = (BlockFormat, u32, &'static [(usize, f32)]);
 const Q4_0: Stored = (BlockFormat::Q4_0, 2, &[(0, 0.01)]);
 const Q5_0: Stored = (BlockFormat::Q5_0, 6, &[(0, 0.006)]);
 const Q8_0: Stored = (BlockFormat::Q8_0, 8, &[(0, 0.000_8)]);
+const Q2_K: Stored = (BlockFormat::Q2K, 10, &[(80, 0.003), (82, 0.004)]);
 const Q3_K: Stored = (BlockFormat::Q3K, 11, &[(108, 0.001)]);
 const Q4_K: Stored = (BlockFormat::Q4K, 12, &[(0, 0.000_2), (2, 0.001_6)]);
 const Q5_K: Stored = (BlockFormat::Q5K, 13, &[(0, 0.000_1), (2, 0.001_6)]);
@@ -147,10 +148,10 @@ fn k_blocks_of_a_file_are_computed_as_they_are() {
 }
 
 #[test]
-fn three_bits_are_computed_as_they_are() {
-    for tied in [true, false] {
+fn three_bits_and_two_are_computed_as_they_are() {
+    for (tied, few) in [(true, Q3_K), (false, Q3_K), (true, Q2_K), (false, Q2_K)] {
         let model = TestModel { hidden: 256, head_dim: 64, ffn: 512, tied, ..TestModel::tiny(Family::Llama) };
-        check(&model, Q3_K, &[Q3_K, Q3_K, Q4_K, Q5_K], |_| {});
+        check(&model, few, &[few, few, Q4_K, Q5_K, Q3_K], |_| {});
     }
 }
 
@@ -184,6 +185,8 @@ fn a_bundle_is_as_large_as_its_file() {
         ("IQ4_NL", IQ4_NL, &[IQ4_NL], 1.02),
         ("Q4_0", Q4_0, &[Q4_0, Q8_0], 1.02),
         ("Q4_K_M of odd rows", Q8_0, &[Q5_0, Q5_0, Q5_0, Q8_0], 1.02),
+        ("Q2_K", Q6_K, &[Q2_K, Q2_K, Q2_K, Q3_K], 1.08),
+        ("Q2_K alone", Q2_K, &[Q2_K], 1.08),
         ("Q3_K", Q3_K, &[Q3_K], 1.08),
         ("Q3_K_M", Q6_K, &[Q3_K, Q3_K, Q4_K, Q5_K], 1.06),
         ("Q4_K_S", Q4_K, &[Q4_K, Q4_K, Q5_K], 1.08),

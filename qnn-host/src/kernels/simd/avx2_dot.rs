@@ -90,6 +90,14 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
+            fn two(self, weights: [__m256i; 2], i: u32) -> [__m256i; 2] {
+                op!({
+                    let (right, mask) = (_mm_cvtsi32_si128(2 * i as i32), _mm256_set1_epi8(3));
+                    weights.map(|weights| _mm256_and_si256(_mm256_srl_epi16(weights, right), mask))
+                })
+            }
+
+            #[inline(always)]
             fn three(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
                 op!({
                     let right = _mm_cvtsi32_si128(2 * (i as i32 % 4));

@@ -88,6 +88,19 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
+    fn two(self, weights: __m512i, i: u32) -> __m512i {
+        op!({
+            let moved = match i {
+                0 => weights,
+                1 => _mm512_srli_epi16::<2>(weights),
+                2 => _mm512_srli_epi16::<4>(weights),
+                _ => _mm512_srli_epi16::<6>(weights),
+            };
+            _mm512_and_si512(moved, _mm512_set1_epi8(3))
+        })
+    }
+
+    #[inline(always)]
     fn three(self, lower: __m512i, upper: __m512i, i: u32) -> __m512i {
         op!({
             let lower = match i % 4 {

@@ -67,6 +67,18 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         }
     }
 
+    /// Weights of 2 bits, 0 to 3, from bit `2 * i` on, `i < 4`.
+    #[inline(always)]
+    fn two(self, weights: Self::Weights, i: u32) -> Self::Weights {
+        let mut bytes = [0u8; 4 * GROUP];
+        // SAFETY: 64 bytes.
+        unsafe {
+            self.store(bytes.as_mut_ptr(), weights);
+            bytes.iter_mut().for_each(|byte| *byte = *byte >> (2 * i) & 3);
+            self.load(bytes.as_ptr())
+        }
+    }
+
     /// Weights of 3 bits, 0 to 7: two from bit `2 * (i % 4)` of `lower` on, and one above them from bit `i` of `upper`, `i < 8`.
     #[inline(always)]
     fn three(self, lower: Self::Weights, upper: Self::Weights, i: u32) -> Self::Weights {

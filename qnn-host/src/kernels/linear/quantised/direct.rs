@@ -92,8 +92,19 @@ unsafe fn products<D: Dot>(
             let acts = acts.add(len_bytes(panel * rows, blocks));
             let to = to.add(panel * rows * MAX_CHUNK + i);
             match (packing.bits, packing.scales) {
-                (Bits::Six, _) => d.outline(q6_k::Group::<false> { weights, acts, rows, blocks, to }),
-                (Bits::Three, _) => d.outline(q6_k::Group::<true> { weights, acts, rows, blocks, to }),
+                (Bits::Six, _) => {
+                    d.outline(q6_k::Group::<{ q6_k::SIX }, false> { weights, minima, acts, rows, blocks, to })
+                }
+                (Bits::Three, _) => {
+                    d.outline(q6_k::Group::<{ q6_k::THREE }, false> { weights, minima, acts, rows, blocks, to });
+                }
+                (Bits::UTwo, _) if minima.is_some() => {
+                    d.outline(q6_k::Group::<{ q6_k::TWO }, true> { weights, minima, acts, rows, blocks, to });
+                }
+                (Bits::UTwo, _) => {
+                    d.outline(q6_k::Group::<{ q6_k::TWO }, false> { weights, minima, acts, rows, blocks, to });
+                }
+                (Bits::HalfMinima, _) => unreachable!("minima are no weights"),
                 (Bits::UFour | Bits::UFive | Bits::Levels | Bits::Minima, _) => {
                     k_blocks::run(d, packing.bits, k_blocks::Operands { weights, minima, acts, rows, blocks, to });
                 }

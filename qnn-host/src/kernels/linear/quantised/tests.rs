@@ -30,6 +30,7 @@ struct Data {
     weights: (Vec<u8>, Vec<f32>),
     gate: Option<(Vec<u8>, Vec<f32>)>,
     minima: Vec<u8>,
+    gate_minima: Vec<u8>,
     bias: Vec<f32>,
     residual: Vec<f32>,
 }
@@ -53,16 +54,17 @@ impl Problem {
             x[..32].fill(0.0);
             x[35] = 300.0;
         }
-        let (minima, taken) = packed_minima(self.n, self.k, self.seed ^ 5);
+        let minima = |packing| packed_minima(packing, self.n, self.k, self.seed ^ 5);
         let weights = |packing: Packing, seed| {
             let (bytes, numbers) = packed_numbers(packing, self.n, self.k, seed);
-            (bytes, if self.minima && packing.takes_minima() { less(&numbers, &taken) } else { numbers })
+            (bytes, if self.minima && packing.takes_minima() { less(&numbers, &minima(packing).1) } else { numbers })
         };
         Data {
             x,
             weights: weights(self.packing, self.seed ^ 1),
             gate: self.gate.map(|packing| weights(packing, self.seed ^ 2)),
-            minima,
+            minima: minima(self.packing).0,
+            gate_minima: self.gate.map_or(Vec::new(), |gate| minima(gate).0),
             bias: numbers(self.n, self.seed ^ 3),
             residual: numbers(self.m * self.n, self.seed ^ 4),
         }
@@ -99,18 +101,18 @@ impl Problem {
 
     fn run(&self, isa: Isa, pool: &Pool, data: &Data) -> Vec<f32> {
         let mut out = vec![f32::NAN; self.m * self.n];
-        let packed = |bytes, packing: Packing| {
+        let packed = |bytes, packing: Packing, minima| {
             let packed = Packed::new(bytes, packing, self.n, self.k);
-            if self.minima && packing.takes_minima() { packed.with_minima(&data.minima) } else { packed }
+            if self.minima && packing.takes_minima() { packed.with_minima(minima) } else { packed }
         };
         let layer = |out| {
-            let mut layer = Linear::new(packed(&data.weights.0, self.packing), out);
+            let mut layer = Linear::new(packed(&data.weights.0, self.packing, &data.minima), out);
             layer.bias = self.bias.then(|| Floats::f32(&data.bias));
             layer.gate = data
                 .gate
                 .as_ref()
                 .zip(self.gate)
-                .map(|(g, packing)| Gate { weights: packed(&g.0, packing).into(), bias: None });
+                .map(|(g, packing)| Gate { weights: packed(&g.0, packing, &data.gate_minima).into(), bias: None });
             if self.residual {
                 layer.residual = Residual::Rows(&data.residual);
             }
@@ -139,7 +141,7 @@ fn pool(threads: usize) -> Pool {
 }
 
 /// The formats of weights: all but that of minima.
-const WEIGHTS: usize = Packing::ALL.len() - 1;
+const WEIGHTS: usize = Packing::ALL.len() - 2;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
@@ -201,7 +203,7 @@ fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
             let packing = Packing::ALL[packing];
             Problem { m, n, k, packing, bias: true, gate: None, minima: false, residual: true, seed: 7 }.check(&pool);
         }
-        for (n, k, packing) in [(33, 768, 5), (97, 320, 5), (20, 512, 6), (50, 300, 7)] {
+        for (n, k, packing) in [(33, 768, 5), (97, 320, 5), (20, 512, 6), (50, 300, 7), (50, 600, 11)] {
             let packing = Packing::ALL[packing];
             Problem { m, n, k, packing, bias: true, gate: None, minima: true, residual: true, seed: 7 }.check(&pool);
         }

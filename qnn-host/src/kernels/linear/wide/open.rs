@@ -25,7 +25,7 @@ pub(super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, t
             for step in 0..steps {
                 let to = to.add(2 * step * TILE_BYTES);
                 match packed.packing().bits {
-                    bits @ (Bits::Six | Bits::Three) => halves(packed, bits, n0 / TILE_ROWS, step0 + step, to),
+                    bits if packed.packing().by_halves() => halves(packed, bits, n0 / TILE_ROWS, step0 + step, to),
                     bits @ (Bits::Four | Bits::Five | Bits::Nonlinear | Bits::Eight) => {
                         block(packed, bits, n0 / TILE_ROWS, step0 + step, to)
                     }
@@ -144,7 +144,7 @@ fn low_bits(v: __m512i) -> __m512i {
     _mm512_and_si512(v, _mm512_set1_epi8(15))
 }
 
-/// A block with a step for each half.
+/// A block with a step for each half, less its minima if it has some.
 ///
 /// # Safety
 /// As [`tiles`].
@@ -154,10 +154,29 @@ unsafe fn halves(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut
     // SAFETY: the group has this stretch and block.
     unsafe {
         let stretch = w.group(group).add(block / BLOCKS * q6_k::stretch_bytes(bits));
-        let from = stretch.add(q6_k::BLOCKS_AT + block % BLOCKS * q6_k::block_bytes(bits));
+        let from = stretch.add(q6_k::blocks_at(bits) + block % BLOCKS * q6_k::block_bytes(bits));
         let row_scales = _mm512_loadu_ps(stretch.cast());
         for half in 0..2 {
-            let steps = _mm_loadu_si128(stretch.add(q6_k::STEPS_AT + (2 * (block % BLOCKS) + half) * TILE_ROWS).cast());
+            let sub = 2 * (block % BLOCKS) + half;
+            if bits == Bits::UTwo {
+                let numbers = |stretch: *const u8| {
+                    let steps = _mm_loadu_si128(q6_k::nibbles(stretch, sub).as_ptr().cast());
+                    _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), _mm512_loadu_ps(stretch.cast()))
+                };
+                let less = match w.minima(group) {
+                    Some(minima) => numbers(minima.add(block / BLOCKS * q6_k::stretch_bytes(Bits::HalfMinima))),
+                    None => _mm512_setzero_ps(),
+                };
+                let grid = Grid::new(2, 0, numbers(stretch)).less(less);
+                // Two bits of quad `i` of the half are at bit `2 * i`.
+                let mut lower = _mm512_loadu_si512(from.add(64 * half).cast());
+                for i in 0..4 {
+                    grid.store::<21, 13, 5, 29>(lower, to.add(128 * (4 * half + i)));
+                    lower = _mm512_srli_epi16::<2>(lower);
+                }
+                continue;
+            }
+            let steps = _mm_loadu_si128(stretch.add(q6_k::STEPS_AT + sub * TILE_ROWS).cast());
             let scale = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), row_scales);
             if bits == Bits::Three {
                 let grid = Grid::new(3, q6_k::OFFSET_OF_THREE, scale);
