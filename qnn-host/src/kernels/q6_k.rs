@@ -55,20 +55,16 @@ pub(super) const fn blocks_at(bits: Bits) -> usize {
 }
 
 /// Byte and shift of a step of 4 bits.
+#[inline(always)]
 fn nibble_at(sub: usize, row: usize) -> (usize, u32) {
     (STEPS_AT + sub % 8 * GROUP + row, if sub < 8 { 0 } else { 4 })
 }
 
-/// The steps of 4 bits, or minima, of 16 rows, from a stretch's start.
-///
-/// # Safety
-/// The stretch is readable there, and has steps of 4 bits.
+/// Where the steps of 4 bits, or minima, of 16 rows are in a stretch, and whether they are the upper bits.
 #[inline(always)]
-pub(super) unsafe fn nibbles(stretch: *const u8, sub: usize) -> [i8; GROUP] {
+pub(super) fn nibbles(sub: usize) -> (usize, bool) {
     let (at, shift) = nibble_at(sub, 0);
-    // SAFETY: the caller's promise.
-    let both = unsafe { stretch.add(at).cast::<[u8; GROUP]>().read_unaligned() };
-    both.map(|both| (both >> shift & 15).cast_signed())
+    (at, shift != 0)
 }
 
 /// Bytes of a block.

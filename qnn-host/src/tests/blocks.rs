@@ -31,7 +31,7 @@ impl Blocks {
         Self { codes: plain.codes.iter().map(|_| value(noise.bits() % 32)).collect(), ..plain }
     }
 
-    /// Values of so many bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K or Q3_K.
+    /// Values of `bits` bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K or Q3_K.
     fn halves(noise: &mut Noise, bits: u32, [n, k]: [usize; 2]) -> Self {
         let codes = (0..n * k).map(|_| ((noise.bits() % (1 << bits)) as i32 - (1 << (bits - 1))) as i8).collect();
         let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();

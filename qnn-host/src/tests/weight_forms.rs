@@ -20,7 +20,7 @@ enum Form {
     PerRow(Dtype, Offsets),
     /// Blocks of this many values along a row, and whether float16 holds their scales.
     Blocks(Dtype, u32, bool),
-    /// As Q6_K or Q3_K: values of so many bits in blocks of 16.
+    /// As Q6_K or Q3_K: values of this number of bits in blocks of 16.
     Halves(u32),
     /// As Q4_K or Q5_K: unsigned values with scales of two levels, and minima if so.
     Steps(Dtype, bool),

@@ -93,7 +93,8 @@ macro_rules! impl_dot {
             fn two(self, weights: [__m256i; 2], i: u32) -> [__m256i; 2] {
                 op!({
                     let (right, mask) = (_mm_cvtsi32_si128(2 * i as i32), _mm256_set1_epi8(3));
-                    weights.map(|weights| _mm256_and_si256(_mm256_srl_epi16(weights, right), mask))
+                    let moved = [_mm256_srl_epi16(weights[0], right), _mm256_srl_epi16(weights[1], right)];
+                    [_mm256_and_si256(moved[0], mask), _mm256_and_si256(moved[1], mask)]
                 })
             }
 
@@ -143,6 +144,16 @@ macro_rules! impl_dot {
                     let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(levels.as_ptr().cast()));
                     self.bytes([_mm256_shuffle_epi8(table, numbers[0]), _mm256_shuffle_epi8(table, numbers[1])])
                 })
+            }
+
+            #[inline(always)]
+            unsafe fn load_group_u4(self, p: *const u8, upper: bool) -> [__m256; 2] {
+                // SAFETY: the caller promised 16 bytes.
+                unsafe {
+                    let bytes = _mm_loadu_si128(p.cast());
+                    let bytes = if upper { _mm_srli_epi16::<4>(bytes) } else { bytes };
+                    widened_bytes(_mm_and_si128(bytes, _mm_set1_epi8(15)))
+                }
             }
 
             #[inline(always)]
@@ -243,6 +254,19 @@ macro_rules! impl_dot {
             }
         }
     };
+}
+
+/// Sixteen signed bytes as numbers.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn widened_bytes(bytes: __m128i) -> [__m256; 2] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let upper = _mm_unpackhi_epi64(bytes, bytes);
+        [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(upper))]
+    }
 }
 
 /// # Safety

@@ -156,6 +156,16 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
+    unsafe fn load_group_u4(self, p: *const u8, upper: bool) -> __m512 {
+        // SAFETY: the caller promised 16 bytes.
+        unsafe {
+            let bytes = _mm_loadu_si128(p.cast());
+            let bytes = if upper { _mm_srli_epi16::<4>(bytes) } else { bytes };
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_and_si128(bytes, _mm_set1_epi8(15))))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn quad(self, p: *const i8) -> __m512i {
         // SAFETY: the caller promised 4 bytes.
         unsafe { _mm512_set1_epi32(p.cast::<i32>().read_unaligned()) }

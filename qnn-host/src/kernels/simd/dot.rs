@@ -128,6 +128,20 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         }
     }
 
+    /// The lower or the upper four bits of each byte.
+    ///
+    /// # Safety
+    /// 16 bytes are readable at `p`.
+    #[inline(always)]
+    unsafe fn load_group_u4(self, p: *const u8, upper: bool) -> Self::Group {
+        // SAFETY: the caller promised 16 bytes; 16 numbers lie on the stack.
+        unsafe {
+            let bytes = p.cast::<[u8; GROUP]>().read_unaligned();
+            let numbers = bytes.map(|byte| f32::from(if upper { byte >> 4 } else { byte & 15 }));
+            self.load_group(numbers.as_ptr())
+        }
+    }
+
     /// # Safety
     /// 4 bytes are readable at `p`.
     unsafe fn quad(self, p: *const i8) -> Self::Quad;

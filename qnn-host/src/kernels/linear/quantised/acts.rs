@@ -80,7 +80,9 @@ impl Record {
 /// What minima of half a block are multiplied with, by a row's scale and its start of the half's sums: as [`Record::less`] for a block.
 #[inline(always)]
 pub(super) fn less_of_half(scale: f32, start6: i32) -> f32 {
-    scale * (start6 / q6_k::OFFSET) as f32
+    const ONE: f32 = 1.0 / q6_k::OFFSET as f32;
+    // A division by a power of two is exact.
+    scale * (start6 as f32 * ONE)
 }
 
 /// Quantises rows `row0 .. row0 + rows` into the panel at `to`, for weights of 6 bits or for others.

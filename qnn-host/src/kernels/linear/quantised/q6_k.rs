@@ -117,12 +117,12 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
                         // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
                         let sub = 2 * block + half;
                         let steps = match KIND {
-                            TWO => d.load_group_i8(nibbles(start, sub).as_ptr()),
+                            TWO => d.load_group_u4(start.add(nibbles(sub).0), nibbles(sub).1),
                             _ => d.load_group_i8(start.add(STEPS_AT + sub * GROUP).cast()),
                         };
                         let scales = d.mul(steps, row_scales);
                         let taken = match LESS {
-                            true => d.mul(d.load_group_i8(nibbles(less, sub).as_ptr()), row_units),
+                            true => d.mul(d.load_group_u4(less.add(nibbles(sub).0), nibbles(sub).1), row_units),
                             false => d.zero(),
                         };
                         for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {

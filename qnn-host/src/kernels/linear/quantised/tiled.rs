@@ -258,7 +258,7 @@ unsafe fn open_halves<D: Dot>(
             let row_scales = d.load_group(from.cast());
             for sub in 0..q6_k::STRETCH / q6_k::SUB {
                 let steps = match bits {
-                    Bits::UTwo => d.load_group_i8(q6_k::nibbles(from, sub).as_ptr()),
+                    Bits::UTwo => d.load_group_u4(from.add(q6_k::nibbles(sub).0), q6_k::nibbles(sub).1),
                     _ => d.load_group_i8(from.add(q6_k::STEPS_AT + sub * GROUP).cast()),
                 };
                 d.store_group(scales.add(2 * part * LESS_AT + sub * GROUP), d.mul(steps, row_scales));

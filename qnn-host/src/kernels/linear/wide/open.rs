@@ -160,7 +160,10 @@ unsafe fn halves(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut
             let sub = 2 * (block % BLOCKS) + half;
             if bits == Bits::UTwo {
                 let numbers = |stretch: *const u8| {
-                    let steps = _mm_loadu_si128(q6_k::nibbles(stretch, sub).as_ptr().cast());
+                    let (at, upper) = q6_k::nibbles(sub);
+                    let steps = _mm_loadu_si128(stretch.add(at).cast());
+                    let steps = if upper { _mm_srli_epi16::<4>(steps) } else { steps };
+                    let steps = _mm_and_si128(steps, _mm_set1_epi8(15));
                     _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), _mm512_loadu_ps(stretch.cast()))
                 };
                 let less = match w.minima(group) {
