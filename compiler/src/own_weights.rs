@@ -1,12 +1,12 @@
 //! The weight format that a model has by itself: what is compiled where no other is asked for.
 //!
 //! Float weights stay float. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
-//! Q4_0, `q8_0` for everything else. Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either. Chips take no blocks.
+//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either. Chips take no blocks.
 
 use crate::Weights;
 use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype};
 use crate::family::ModelSpec;
-use crate::lower::{Role, all_tensors};
+use crate::lower::{Role, all_tensors, is_copied};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Elements that share a scale in a bundle.
@@ -24,7 +24,7 @@ pub(crate) struct OwnWeights {
 struct Counts {
     four_bits: usize,
     /// Copied by any format of blocks.
-    six_bits: usize,
+    copied_elems: usize,
     other_blocks: usize,
     floats: usize,
     /// Formats of the linear layers that any format of blocks copies.
@@ -38,7 +38,7 @@ struct Counts {
 /// The format of a checkpoint's matrices; `for_chip`: in a bundle for a Hexagon chip.
 pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> OwnWeights {
     let counts = Counts::of(spec, checkpoint);
-    let blocks = counts.four_bits + counts.six_bits + counts.other_blocks;
+    let blocks = counts.four_bits + counts.copied_elems + counts.other_blocks;
     if blocks == 0 {
         return OwnWeights { weights: Weights::Float, note: None };
     }
@@ -83,12 +83,12 @@ impl Counts {
             let n: usize = dims.iter().product();
             match (&entry.dtype, role) {
                 (SourceDtype::Blocks(BlockFormat::Q4_0), _) => counts.four_bits += n,
-                (SourceDtype::Blocks(format), Role::Linear) if format.has_two_levels() || format.has_steps() => {
-                    counts.six_bits += n;
+                (SourceDtype::Blocks(format), Role::Linear) if is_copied(*format, role) => {
+                    counts.copied_elems += n;
                     counts.copied.insert(format.name());
                 }
                 // An embedding has 8 bits in every format of blocks.
-                (SourceDtype::Blocks(_), Role::Embedding) => counts.six_bits += n,
+                (SourceDtype::Blocks(_), Role::Embedding) => counts.copied_elems += n,
                 (SourceDtype::Blocks(_), _) => counts.other_blocks += n,
                 (_, Role::Embedding) => {}
                 _ => counts.floats += n,

@@ -34,18 +34,21 @@ fn benches(c: &mut Criterion) {
                 let bytes: Vec<u8> = (0..n * k * ty.size_bytes()).map(|i| (i % 48) as u8).collect();
                 run(&format!("{ty:?}").to_lowercase(), Mat::new(Floats::new(&bytes, ty), n, k), bytes.len());
             }
-            let names = ["q4_0", "q8_0", "w4", "w8", "q6_k", "q4_k", "q5_k", "iq4_xs"];
+            let names =
+                ["q4_0", "q8_0", "w4", "w8", "q6_k", "q4_k", "q5_k", "iq4_xs", "q5_0", "iq4_nl", "q3_k", "q2_k"];
             for (name, packing) in names.into_iter().zip(Packing::ALL) {
                 let made = |packing: Packing, cols: usize| -> Vec<u8> {
                     let len = packing.size_bytes(n, cols).expect("a real shape");
                     (0..len).map(|i| (i % 48) as u8).collect()
                 };
-                let (bytes, minima) = (made(packing, k), made(Packing::MINIMA, k.div_ceil(32)));
+                let bytes = made(packing, k);
                 let packed = Packed::new(&bytes, packing, n, k);
-                match packing.takes_minima() {
-                    true => run(name, packed.with_minima(&minima).into(), bytes.len() + minima.len()),
-                    false => run(name, packed.into(), bytes.len()),
-                }
+                let Some(format) = packing.minima() else {
+                    run(name, packed.into(), bytes.len());
+                    continue;
+                };
+                let minima = made(format, k.div_ceil(packing.minimum_cols()));
+                run(name, packed.with_minima(&minima).into(), bytes.len() + minima.len());
             }
         }
     }

@@ -93,7 +93,7 @@ fn read(image: &Image, graph: &SourceGraph, node: &Node) -> Option<Read> {
         }
         read.bytes += all;
         // Minima are multiplied with in the step of their weights.
-        let minima = form_of(image, data).is_some_and(|(packing, _)| packing == Packing::MINIMA);
+        let minima = form_of(image, data).is_some_and(|(packing, _)| packing.is_minima());
         if product && slot == 1 && !minima {
             read.products += elems;
         }

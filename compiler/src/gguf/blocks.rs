@@ -55,7 +55,7 @@ pub enum BlockFormat {
     IQ4_XS,
 }
 
-/// One block of 256 of a format that [`BlockFormat::has_steps`]: `w = q * scale - minimum * unit`, exact up to the difference.
+/// One block of 256 with a scale for each 32: `w = q * scale - minimum * unit`, exact up to the difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Steps {
     /// 0..=15, 0..=31, or levels.
@@ -64,6 +64,19 @@ pub(crate) struct Steps {
     pub(crate) scales: [f32; K / 32],
     /// Of each 32 values, and the unit that they share: 0 to 63.
     pub(crate) minima: Option<([u8; K / 32], f32)>,
+}
+
+/// One block of `Q2_K`: `w = q * scale - minimum * unit`, exact up to the difference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct HalfSteps {
+    /// 0..=3.
+    pub(crate) q: [i8; K],
+    /// Of each 16 values: a float16 times a whole number of 4 bits, exact in f32.
+    pub(crate) scales: [f32; K / 16],
+    /// Of each 16 values: 0..=15.
+    pub(crate) minima: [u8; K / 16],
+    /// What they share.
+    pub(crate) unit: f32,
 }
 
 /// What 4 bits stand for in the formats with levels.
@@ -167,13 +180,7 @@ impl BlockFormat {
         }
     }
 
-    /// Whether a block is unsigned values or levels with a scale for each 32, and perhaps a minimum, that are whole numbers times a
-    /// float16.
-    pub(crate) const fn has_steps(self) -> bool {
-        matches!(self, Self::Q4K | Self::Q5K | Self::IQ4_XS)
-    }
-
-    /// One block of a format that [`Self::has_steps`].
+    /// One block of `Q4_K`, `Q5_K` or `IQ4_XS`.
     ///
     /// # Panics
     /// For other formats.
@@ -183,6 +190,22 @@ impl BlockFormat {
             Self::Q5K => sub_block_parts(block, Some(&block[16..48]), &block[48..]),
             Self::IQ4_XS => iq4_xs_parts(block),
             other => panic!("{other:?} has no scale for each 32 values of a longer block"),
+        }
+    }
+
+    /// One block of `Q2_K`.
+    ///
+    /// # Panics
+    /// For other formats.
+    pub(crate) fn half_steps(self, block: &[u8]) -> HalfSteps {
+        assert_eq!(self, Self::Q2K, "a format with minima for each 16");
+        let (packed, rest) = block.split_at(K / 16);
+        let d = half(rest, K / 4).to_f32();
+        HalfSteps {
+            q: std::array::from_fn(|i| two_bits(rest, i).cast_signed()),
+            scales: std::array::from_fn(|sub| d * f32::from(packed[sub] & 15)),
+            minima: std::array::from_fn(|sub| packed[sub] >> 4),
+            unit: half(rest, K / 4 + 2).to_f32(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Quantised values in blocks of 32 along the inputs with a float16 scale per block; those of `Q6_K` and `Q3_K` unchanged, in
-//! blocks of 16, and those of `Q4_K`, `Q5_K` and `IQ4_XS`, in blocks of 32 with scales of two levels.
+//! blocks of 16, as those of `Q2_K`, and those of `Q4_K`, `Q5_K` and `IQ4_XS`, in blocks of 32 with scales of two levels.
 //!
 //! *Layout*: `[out, in]`; 8-bit values one per byte, 4-bit values two per byte, the earlier in the lower half. Blocks of a GGUF
 //! file in the same format, or in one of fewer bits, are copied value by value, also times a power of two, which only moves
 //! their scales; other weights are rounded.
-//! Where a format has minima, they are a tensor of their own: a whole number for each 32 values, with a scale for each eight.
+//! Where a format has minima, they are a tensor of their own: a whole number for each block, with a scale for each 256 values.
 //! *Units*: `w = q * scale`, less `minimum * scale` where there are minima. 8 bits: `scale = max |w| / 127`. 4 bits: of the scales that make the largest magnitude a value from
 //! -7 to -9 (whichever its sign; -9 is cut to -8), the one with the least squared error over the block.
 //! Scales are rounded to float16 before values are quantised, so that the error of the scale is part of the choice.
@@ -50,6 +50,11 @@ pub(super) fn blocks(
                 writer.copy_two_levels(*format, raw, weight, &mut finite)
             })?;
         }
+        (SourceDtype::Blocks(format), BlockBits::KTwo) => {
+            for_each_raw(checkpoint, &weight.name, entry, |raw| {
+                writer.copy_half_steps(*format, raw, weight, &mut finite)
+            })?;
+        }
         (SourceDtype::Blocks(format), BlockBits::KFour | BlockBits::KFive | BlockBits::Levels) => {
             for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_steps(*format, raw, weight, &mut finite))?;
         }
@@ -71,15 +76,15 @@ pub(super) fn blocks(
     let quant = Quant::Block { block_dims: vec![1, bits.block() as u32], scale_offsets: scales };
     let minima = (!minima.0.is_empty()).then(|| {
         let (bytes, scale_offsets) = minima;
-        let (name, dims) = (format!("{}_minima", weight.stored_as), vec![weight.dims[0], cols / BLOCK]);
-        let quant = Quant::Block { block_dims: vec![1, MINIMA as u32], scale_offsets };
+        let (name, dims) = (format!("{}_minima", weight.stored_as), vec![weight.dims[0], cols / bits.block()]);
+        let quant = Quant::Block { block_dims: vec![1, (MINIMA_OF / bits.block()) as u32], scale_offsets };
         Minima { info: TensorInfo::new(name, dims, Dtype::UFixed8).with_quant(quant), bytes }
     });
     Ok(Stored { info: weight.info(bits.dtype()).with_quant(quant), bytes, minima, loss })
 }
 
-/// Minima that share a scale.
-const MINIMA: usize = 8;
+/// Values whose minima share a scale.
+const MINIMA_OF: usize = 256;
 
 /// Blocks under construction.
 struct BlockWriter {
@@ -98,7 +103,7 @@ impl BlockWriter {
 
     /// Whether two values share a byte.
     fn pairs(&self) -> bool {
-        matches!(self.bits, BlockBits::Four | BlockBits::KFour)
+        matches!(self.bits, BlockBits::Four | BlockBits::KFour | BlockBits::KTwo)
     }
 
     /// Copies blocks without rounding.
@@ -148,6 +153,32 @@ impl BlockWriter {
                 self.scales.push(((f64::from(scale) * weight.scale) as f32, 0));
             }
             self.bytes.extend(q.map(i8::cast_unsigned));
+        }
+        Ok(())
+    }
+
+    /// Copies blocks of `Q2_K`.
+    fn copy_half_steps(
+        &mut self,
+        format: BlockFormat,
+        raw: &[u8],
+        weight: &WeightSpec,
+        finite: &mut FiniteCheck<'_>,
+    ) -> Result<()> {
+        let scaled = |scale: f32| ((f64::from(scale) * weight.scale) as f32, 0);
+        for block in raw.chunks_exact(format.bytes()) {
+            let parts = format.half_steps(block);
+            for scale in parts.scales {
+                if scale.is_finite() && parts.unit.is_finite() {
+                    finite.done += BLOCK / 2;
+                } else {
+                    finite.pass(&[if parts.unit.is_finite() { scale } else { parts.unit }; BLOCK / 2])?;
+                }
+                self.scales.push(scaled(scale));
+            }
+            self.push_values(&parts.q);
+            self.minima.0.extend(parts.minima);
+            self.minima.1.push(scaled(parts.unit));
         }
         Ok(())
     }
@@ -204,11 +235,16 @@ impl BlockWriter {
 
     fn push(&mut self, scale: f32, q: &[i8; BLOCK]) {
         self.scales.push((scale, 0));
+        self.push_values(q);
+    }
+
+    /// Values of whole blocks.
+    fn push_values(&mut self, q: &[i8]) {
         if self.pairs() {
             let pair = |pair: &[i8; 2]| (pair[0] & 15).cast_unsigned() | pair[1].cast_unsigned() << 4;
             self.bytes.extend(q.as_chunks::<2>().0.iter().map(pair));
         } else {
-            self.bytes.extend(q.map(i8::cast_unsigned));
+            self.bytes.extend(q.iter().map(|q| q.cast_unsigned()));
         }
     }
 }
@@ -305,7 +341,7 @@ mod tests {
         /// Every format that is said to be copied gives the very numbers that its definition does.
         #[test]
         fn copied_blocks_keep_every_number(bytes in prop::collection::vec(any::<u8>(), 256), scale in -4000i16..4000, unit in -1f32..1.0) {
-            use BlockFormat::{IQ4_NL, IQ4_XS, Q3K, Q4_0, Q4K, Q5_0, Q5K, Q6K, Q8_0};
+            use BlockFormat::{IQ4_NL, IQ4_XS, Q2K, Q3K, Q4_0, Q4K, Q5_0, Q5K, Q6K, Q8_0};
             let scale = f16::from_f32(f32::from(scale) / 1024.0);
             for (format, bits, half_at) in [
                 (Q4_0, BlockBits::Four, 0),
@@ -315,14 +351,16 @@ mod tests {
                 (IQ4_NL, BlockBits::Eight, 0),
                 (Q6K, BlockBits::Six, 208),
                 (Q3K, BlockBits::Six, 108),
+                (Q2K, BlockBits::KTwo, 80),
                 (Q4K, BlockBits::KFour, 0),
                 (Q5K, BlockBits::KFive, 0),
                 (IQ4_XS, BlockBits::Levels, 0),
             ] {
                 let mut raw = bytes[..format.bytes()].to_vec();
                 raw[half_at..half_at + 2].copy_from_slice(&scale.to_le_bytes());
-                if matches!(format, Q4K | Q5K) {
-                    raw[2..4].copy_from_slice(&f16::from_f32(unit).to_le_bytes());
+                if matches!(format, Q2K | Q4K | Q5K) {
+                    let at = if format == Q2K { 82 } else { 2 };
+                    raw[at..at + 2].copy_from_slice(&f16::from_f32(unit).to_le_bytes());
                 }
                 let mut defined = vec![f32::NAN; format.elems()];
                 format.decode(&raw, &mut defined);
@@ -330,6 +368,7 @@ mod tests {
                 let (mut writer, mut finite) = (BlockWriter::new(bits), spec.finite_check());
                 match bits {
                     BlockBits::Six => writer.copy_two_levels(format, &raw, &spec, &mut finite).unwrap(),
+                    BlockBits::KTwo => writer.copy_half_steps(format, &raw, &spec, &mut finite).unwrap(),
                     BlockBits::KFour | BlockBits::KFive | BlockBits::Levels => {
                         writer.copy_steps(format, &raw, &spec, &mut finite).unwrap();
                     }
@@ -339,12 +378,12 @@ mod tests {
                 for (i, defined) in defined.iter().enumerate() {
                     let q = match bits {
                         BlockBits::Four => (writer.bytes[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
-                        BlockBits::KFour => (writer.bytes[i / 2] >> (i % 2 * 4) & 15).cast_signed(),
+                        BlockBits::KFour | BlockBits::KTwo => (writer.bytes[i / 2] >> (i % 2 * 4) & 15).cast_signed(),
                         _ => writer.bytes[i].cast_signed(),
                     };
                     let product = f32::from(q) * writer.scales[i / bits.block()].0;
                     let (minima, units) = &writer.minima;
-                    let minimum = minima.get(i / 32).map_or(0.0, |&m| f32::from(m) * units[i / 256].0);
+                    let minimum = minima.get(i / bits.block()).map_or(0.0, |&m| f32::from(m) * units[i / 256].0);
                     prop_assert_eq!(product - minimum, *defined, "{:?} at {}", format, i);
                 }
             }

@@ -5,7 +5,7 @@
 
 use super::encode::EncodedWeight;
 use super::sink::{GraphSink, Kind, Param};
-use super::weight_format::{BLOCK, LinearForm};
+use super::weight_format::LinearForm;
 use crate::{GraphKinds, Result};
 use genie_types::{DataFormat, Dtype, TensorInfo};
 use half::f16;
@@ -16,8 +16,8 @@ use nsp_graph::names::KvName;
 pub(crate) struct TensorValue<T> {
     pub(crate) tensor: T,
     pub(crate) dims: Vec<usize>,
-    /// Of a weight that has some: a tensor `[out, in / 32]` of what is taken off each 32 of its elements.
-    pub(crate) minima: Option<T>,
+    /// Of a weight that has some: a tensor `[out, blocks]` of what is taken off each block of its rows, and their number.
+    pub(crate) minima: Option<(T, usize)>,
 }
 
 impl<T> TensorValue<T> {
@@ -65,8 +65,10 @@ impl<S: GraphSink> Composer<S> {
     /// A weight.
     pub(crate) fn constant(&mut self, stored: &EncodedWeight) -> Result<TensorValue<S::Tensor>> {
         let tensor = self.sink.constant(&stored.info, &stored.bytes)?;
-        let minima =
-            stored.minima.as_ref().map(|minima| self.sink.constant(&minima.info, &minima.bytes)).transpose()?;
+        let minima = match &stored.minima {
+            Some(minima) => Some((self.sink.constant(&minima.info, &minima.bytes)?, minima.info.dims[1])),
+            None => None,
+        };
         Ok(TensorValue { tensor, dims: stored.info.dims.clone(), minima })
     }
 
@@ -90,7 +92,8 @@ impl<S: GraphSink> Composer<S> {
         Ok(TensorValue::new(tensor, vec![1]))
     }
 
-    /// Rows of `table [v, w]` by `ids [1, n]`: `[1, n, w]`.
+    /// Rows of `table [v, w]` by `ids [1, n]`: `[1, n, w]`. With minima: less the rows of those, each number for its block; `qnn-host` does
+    /// both in one step.
     pub(crate) fn gather(
         &mut self,
         node: &str,
@@ -99,7 +102,21 @@ impl<S: GraphSink> Composer<S> {
         out: Option<&str>,
     ) -> Result<TensorValue<S::Tensor>> {
         let dims = [&ids.dims[..], &table.dims[1..]].concat();
-        self.op(node, "Gather", &[("axis", Param::I32(0))], &[table, ids], dims, out)
+        let axis = [("axis", Param::I32(0))];
+        let Some((minima, blocks)) = table.minima else {
+            return self.op(node, "Gather", &axis, &[table, ids], dims, out);
+        };
+        let (n, shared) = (ids.dims.iter().product(), table.dims[1] / blocks);
+        let minima = TensorValue::new(minima, vec![table.dims[0], blocks]);
+        let whole = self.op(&format!("{node}_whole"), "Gather", &axis, &[table, ids], dims.clone(), None)?;
+        let less_dims = [&ids.dims[..], &[blocks]].concat();
+        let less = self.op(&format!("{node}_minima"), "Gather", &axis, &[&minima, ids], less_dims, None)?;
+        let whole = self.reshape(&format!("{node}_blocks"), &whole, vec![n, blocks, shared], None)?;
+        let less = self.reshape(&format!("{node}_less"), &less, vec![n, blocks, 1], None)?;
+        let of_blocks = vec![n, blocks, shared];
+        let name = format!("{node}_difference");
+        let difference = self.op(&name, "ElementWiseSubtract", &[], &[&whole, &less], of_blocks, None)?;
+        self.reshape(node, &difference, dims, out)
     }
 
     /// Every `step`-th of the last axis' elements, `n` of them.
@@ -155,7 +172,7 @@ impl<S: GraphSink> Composer<S> {
     }
 
     /// Rows through weights `[out, in]` (or `[1, 1, in, out]`): `[rows, out]` (or `[1, 1, rows, out]`). With minima: less the sums
-    /// of each 32 columns through those, which is the same; `qnn-host` computes both in one step.
+    /// of each block of columns through those, which is the same; `qnn-host` computes both in one step.
     pub(crate) fn linear(
         &mut self,
         node: &str,
@@ -165,11 +182,11 @@ impl<S: GraphSink> Composer<S> {
     ) -> Result<TensorValue<S::Tensor>> {
         let rows = x.dims[..x.dims.len() - 1].iter().product();
         let inputs: Vec<_> = [x, weight].into_iter().chain(bias).collect();
-        if let Some(minima) = weight.minima {
-            let (out, blocks) = (weight.dims[0], weight.dims[1] / BLOCK);
+        if let Some((minima, blocks)) = weight.minima {
+            let (out, shared) = (weight.dims[0], weight.dims[1] / blocks);
             let minima = TensorValue::new(minima, vec![out, blocks]);
             let whole = self.op(&format!("{node}_whole"), "FullyConnected", &[], &inputs, vec![rows, out], None)?;
-            let by_blocks = self.reshape(&format!("{node}_blocks"), x, vec![rows, blocks, BLOCK], None)?;
+            let by_blocks = self.reshape(&format!("{node}_blocks"), x, vec![rows, blocks, shared], None)?;
             let axes = Param::U32Tensor { dims: vec![1], data: vec![2] };
             let sums = self.op(
                 &format!("{node}_sums"),

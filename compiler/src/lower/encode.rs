@@ -20,7 +20,7 @@ pub(crate) struct EncodedWeight {
     pub(crate) info: TensorInfo,
     /// Little-endian, row-major.
     pub(crate) bytes: Vec<u8>,
-    /// What is taken off the weights, one for each 32 of a row.
+    /// What is taken off the weights, one for each block of a row.
     pub(crate) minima: Option<Minima>,
     /// Its bytes in the checkpoint.
     pub(crate) source_bytes: u64,
@@ -28,7 +28,7 @@ pub(crate) struct EncodedWeight {
     pub(crate) loss: RoundingLoss,
 }
 
-/// Whole numbers with a scale for each eight, `[out, in / 32]`.
+/// Whole numbers with a scale for each 256 columns, `[out, in / 32]` or `[out, in / 16]`.
 #[derive(Debug)]
 pub(crate) struct Minima {
     pub(crate) info: TensorInfo,

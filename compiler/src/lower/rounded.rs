@@ -2,7 +2,7 @@
 
 use super::Split;
 use super::encode::{EncodedWeight, Minima};
-use super::weight_format::{BLOCK, Format, WeightSpec};
+use super::weight_format::{Format, WeightSpec};
 use super::weights;
 use crate::Result;
 use crate::checkpoint::Checkpoint;
@@ -51,7 +51,8 @@ fn dequantised(stored: &EncodedWeight) -> Vec<f32> {
     let mut weights = numbers(info, bytes);
     if let Some(Minima { info, bytes }) = minima {
         let minima = numbers(info, bytes);
-        weights.chunks_mut(BLOCK).zip(minima).for_each(|(block, m)| block.iter_mut().for_each(|w| *w -= m));
+        let shared = weights.len() / minima.len();
+        weights.chunks_mut(shared).zip(minima).for_each(|(block, m)| block.iter_mut().for_each(|w| *w -= m));
     }
     weights
 }

@@ -167,6 +167,8 @@ pub(crate) enum BlockBits {
     KFour,
     /// 0 to 31, a byte each, with minima: those of `Q5_K`, only copied.
     KFive,
+    /// 0 to 3, blocks of 16, with minima: those of `Q2_K`, only copied.
+    KTwo,
     /// The levels of `IQ4_XS`, a byte each, only copied.
     Levels,
 }
@@ -177,14 +179,14 @@ impl BlockBits {
         match self {
             Self::Four => Dtype::SFixed4,
             Self::Eight | Self::Six | Self::Levels => Dtype::SFixed8,
-            Self::KFour => Dtype::UFixed4,
+            Self::KFour | Self::KTwo => Dtype::UFixed4,
             Self::KFive => Dtype::UFixed8,
         }
     }
 
     /// Elements that share a scale.
     pub(super) fn block(self) -> usize {
-        if self == Self::Six { BLOCK / 2 } else { BLOCK }
+        if matches!(self, Self::Six | Self::KTwo) { BLOCK / 2 } else { BLOCK }
     }
 
     /// True where blocks of that format need no rounding.
@@ -196,11 +198,14 @@ impl BlockBits {
     pub(super) fn of_copied(format: BlockFormat, role: Role) -> Option<Self> {
         match (format, role) {
             (format, _) if format.has_two_levels() => Some(Self::Six),
-            (BlockFormat::Q4K, Role::Linear) => Some(Self::KFour),
-            (BlockFormat::Q5K, Role::Linear) => Some(Self::KFive),
+            (BlockFormat::Q2K, Role::Linear | Role::Embedding) => Some(Self::KTwo),
+            (BlockFormat::Q4K, Role::Linear | Role::Embedding) => Some(Self::KFour),
+            (BlockFormat::Q5K, Role::Linear | Role::Embedding) => Some(Self::KFive),
             (BlockFormat::IQ4_XS, Role::Linear | Role::Embedding) => Some(Self::Levels),
-            // A table of four bits stays one: it holds the same numbers.
-            (BlockFormat::Q4_0, Role::Embedding) => Some(Self::Four),
+            // What has four bits keeps them: they hold the same numbers.
+            (BlockFormat::Q4_0, Role::Linear | Role::Embedding) => Some(Self::Four),
+            // A byte each in the graph; the host packs them in their bits.
+            (BlockFormat::Q5_0 | BlockFormat::IQ4_NL, Role::Linear | Role::Embedding) => Some(Self::Eight),
             _ => None,
         }
     }
@@ -210,6 +215,11 @@ impl BlockBits {
         let values = if self == Self::Four { n_elems.div_ceil(2) } else { n_elems };
         values + n_elems / self.block() as u64 * 8
     }
+}
+
+/// Whether weights of that role stay as a file has them, whichever format of blocks others are rounded to.
+pub(crate) fn is_copied(format: BlockFormat, role: Role) -> bool {
+    BlockBits::of_copied(format, role).is_some()
 }
 
 /// True for factors that change exponents only.

@@ -57,6 +57,7 @@ mod tests {
     use crate::container::{Verify, decode, encode};
     use crate::exec::Executable;
     use crate::ir::{Dtype, Param};
+    use crate::kernels::k_blocks::LEVELS;
     use crate::pool::Pool;
     use crate::prepare::PrepareOptions;
     use crate::step::Arena;
@@ -64,9 +65,14 @@ mod tests {
 
     /// A layer of `[16, 64]` in blocks of 32, of 8 bits or 4.
     fn layer(dtype: Dtype, name: &str) -> SourceGraph {
+        layer_of(dtype, name, |i| (i * 37 % 251) as u8)
+    }
+
+    /// The same with these values.
+    fn layer_of(dtype: Dtype, name: &str, value: impl Fn(usize) -> u8) -> SourceGraph {
         let mut b = Build::new();
         let x = b.input("x", &[1, 64], Dtype::F32);
-        let codes: Vec<u8> = (0..16 * 64).map(|i| (i * 37 % 251) as u8).collect();
+        let codes: Vec<u8> = (0..16 * 64).map(value).collect();
         let scales = (0..32).map(|i| 0.5 + i as f32 / 64.0).collect();
         let quant = Quant::Block { block_dims: [1, 32].into(), scales, offsets: [].into() };
         let w = b.tensor("w", &[16, 64], dtype, quant, Role::Static(Bytes::copy_from(&codes)));
@@ -130,7 +136,15 @@ mod tests {
 
     #[test]
     fn a_file_holds_packed_weights_once_and_loading_it_unpacks_nothing() {
-        let forms_of = [(layer(Dtype::SFixed8, "a"), 1), (layer(Dtype::SFixed4, "a"), 1), (less_minima(), 2)];
+        let five = layer_of(Dtype::SFixed8, "a", |i| ((i % 32) as i8 - 16).cast_unsigned());
+        let levels = layer_of(Dtype::SFixed8, "a", |i| LEVELS[i * 7 % 16].cast_unsigned());
+        let forms_of = [
+            (layer(Dtype::SFixed8, "a"), 1),
+            (layer(Dtype::SFixed4, "a"), 1),
+            (five, 1),
+            (levels, 1),
+            (less_minima(), 2),
+        ];
         for (graph, n_forms) in forms_of {
             let graphs = vec![graph];
             let shared = Arc::default();

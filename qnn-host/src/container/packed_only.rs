@@ -96,9 +96,9 @@ impl Unpacked {
         let packing = Packing::from_tag(tag).ok_or_else(unknown)?;
         let dtype = match packing.bits {
             Bits::Four => Dtype::SFixed4,
-            Bits::UFour => Dtype::UFixed4,
-            Bits::UFive | Bits::Minima => Dtype::UFixed8,
-            Bits::Six | Bits::Eight | Bits::Levels => Dtype::SFixed8,
+            Bits::UTwo | Bits::UFour => Dtype::UFixed4,
+            Bits::UFive | Bits::Minima | Bits::HalfMinima => Dtype::UFixed8,
+            Bits::Three | Bits::Five | Bits::Six | Bits::Eight | Bits::Levels | Bits::Nonlinear => Dtype::SFixed8,
         };
         let Quant::Block { block_dims, .. } = &tensor.quant else {
             return Err(("an encoding in blocks".to_owned(), format!("{:?}", tensor.quant)));

@@ -14,6 +14,7 @@
 //! All shapes are row-major. Lengths are checked, and a wrong one is a bug of the caller: a panic with the reason.
 
 pub mod attention;
+pub(crate) mod block_values;
 pub mod convert;
 pub mod copy;
 pub mod elementwise;

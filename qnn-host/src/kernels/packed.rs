@@ -1,7 +1,8 @@
-//! Weights of 4 or 8 bits, laid out for the product kernels of every instruction set.
+//! Weights of 4, 5 or 8 bits, laid out for the product kernels of every instruction set.
 //!
-//! A weight is `value * scale`: signed quantised values, -8..=7 or -128..=127, and a scale for each row or for each block of
-//! 32 along the row. Block scales are f16, as in Q4_0 and Q8_0, whose values and scales this layout keeps bit for bit.
+//! A weight is `value * scale`: signed quantised values, -8..=7, -16..=15, -128..=127 or one of sixteen levels, and a scale for each
+//! row or for each block of 32 along the row. Block scales are f16, as in Q4_0, Q5_0, IQ4_NL and Q8_0, whose values and scales this
+//! layout keeps bit for bit.
 //!
 //! *Layout*: sixteen rows form a group, 64 columns a stretch; bytes of missing rows and columns are 0. One stream of bytes, read
 //! once from front to back by a product with a vector:
@@ -11,12 +12,11 @@
 //!         stretch, stretch, ...
 //! stretch [block scales: 2 blocks x 16 rows x f16]            with scales by block
 //!         block 0, block 1
-//! block   8 bits: 8 quads x 16 rows x 4 values                512 bytes
-//!         4 bits: 4 pairs of quads x 16 rows x 4 bytes        256 bytes; value + 8; quad i below, quad i + 4 above
+//! block   512 bytes with 8 bits, 320 with 5, 256 with 4       see `block_values.rs`
 //! ```
 //!
-//! Values of 6 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and those by a
-//! table, which may have minima beside them: see `k_blocks.rs`.
+//! Values of 6, 3 and 2 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and levels as in
+//! IQ4_XS, the former perhaps with minima beside them: see `k_blocks.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
 //! multiple of 64 keep every load inside a cache line.
@@ -25,9 +25,9 @@ use std::fmt;
 
 use half::f16;
 
-use super::k_blocks;
 use super::q6_k::{self, Unfit};
 pub(crate) use super::simd::dot::{BLOCK, GROUP};
+use super::{block_values, k_blocks};
 
 /// Columns of a stretch.
 pub(super) const STRETCH: usize = 2 * BLOCK;
@@ -37,9 +37,15 @@ pub(super) const SCALES_BYTES: usize = 64;
 /// Bits of a quantised value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bits {
+    /// 0..=3, with scales for each 16 columns that are whole numbers 0..=15 times one number for each 256.
+    UTwo,
+    /// -4..=3, with scales for each 16 columns that are whole numbers times one number for each 256.
+    Three,
     /// -8..=7.
     Four,
-    /// -32..=31, with scales for each 16 columns that are whole numbers times one number for each 256.
+    /// -16..=15.
+    Five,
+    /// -32..=31, with such scales.
     Six,
     /// -128..=127.
     Eight,
@@ -49,8 +55,12 @@ pub enum Bits {
     UFive,
     /// One of sixteen levels, with such scales.
     Levels,
+    /// One of sixteen levels.
+    Nonlinear,
     /// Not weights but what is taken off them: 0..=127 for each 32 columns, and a scale for each 256.
     Minima,
+    /// The same for weights with scales for each 16: 0..=15 for each 16 columns, and a scale for each 256.
+    HalfMinima,
 }
 
 /// What shares a scale.
@@ -73,7 +83,7 @@ pub struct Packing {
 
 impl Packing {
     /// All formats.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self { bits: Bits::Four, scales: Scales::Block },
         Self { bits: Bits::Eight, scales: Scales::Block },
         Self { bits: Bits::Four, scales: Scales::Row },
@@ -82,23 +92,36 @@ impl Packing {
         Self { bits: Bits::UFour, scales: Scales::Block },
         Self { bits: Bits::UFive, scales: Scales::Block },
         Self { bits: Bits::Levels, scales: Scales::Block },
+        Self { bits: Bits::Five, scales: Scales::Block },
+        Self { bits: Bits::Nonlinear, scales: Scales::Block },
+        Self { bits: Bits::Three, scales: Scales::Block },
+        Self { bits: Bits::UTwo, scales: Scales::Block },
         Self::MINIMA,
+        Self::HALF_MINIMA,
     ];
 
     /// The format of minima, which go with weights of another: a column for each 32 of theirs.
     pub const MINIMA: Self = Self { bits: Bits::Minima, scales: Scales::Block };
 
+    /// The format of minima of weights with scales for each 16: a column for each 16 of theirs.
+    pub const HALF_MINIMA: Self = Self { bits: Bits::HalfMinima, scales: Scales::Block };
+
     /// Names the format and its version in files.
     pub(crate) fn tag(self) -> u32 {
         const VERSION: u32 = 1;
         let bits = match self.bits {
+            Bits::Three => 3,
             Bits::Four => 4,
+            Bits::Five => 5,
             Bits::Six => 6,
             Bits::Eight => 8,
             Bits::UFour => 0x14,
             Bits::UFive => 0x15,
             Bits::Levels => 0x24,
+            Bits::Nonlinear => 0x34,
             Bits::Minima => 0x17,
+            Bits::UTwo => 0x12,
+            Bits::HalfMinima => 0x1C,
         };
         let scales = u32::from(self.scales == Scales::Row);
         bits << 16 | scales << 8 | VERSION
@@ -117,16 +140,15 @@ impl Packing {
 
     pub(super) fn block_bytes(self) -> usize {
         match self.bits {
-            Bits::Four => GROUP * BLOCK / 2,
-            Bits::Six => q6_k::BLOCK_BYTES,
-            Bits::Eight => GROUP * BLOCK,
-            bits => k_blocks::block_bytes(bits),
+            bits if q6_k::are_of(bits) => q6_k::block_bytes(bits),
+            bits if k_blocks::are_of(bits) => k_blocks::block_bytes(bits),
+            bits => block_values::block_bytes(bits),
         }
     }
 
     pub(super) fn stretch_header(self) -> usize {
         match (self.bits, self.scales) {
-            (Bits::Six, _) => q6_k::BLOCKS_AT,
+            (bits, _) if q6_k::are_of(bits) => q6_k::blocks_at(bits),
             (bits, _) if k_blocks::are_of(bits) => k_blocks::BLOCKS_AT,
             (_, Scales::Block) => SCALES_BYTES,
             (_, Scales::Row) => 0,
@@ -136,7 +158,8 @@ impl Packing {
     /// Columns of a stretch.
     pub(super) fn stretch_cols(self) -> usize {
         match self.bits {
-            Bits::Six => q6_k::STRETCH,
+            Bits::HalfMinima => q6_k::STRETCH / q6_k::SUB,
+            bits if q6_k::are_of(bits) => q6_k::STRETCH,
             Bits::Minima => k_blocks::BLOCKS,
             bits if k_blocks::are_of(bits) => k_blocks::STRETCH,
             _ => STRETCH,
@@ -151,9 +174,33 @@ impl Packing {
         self.stretch_header() + self.stretch_cols() / BLOCK * self.block_bytes()
     }
 
+    /// Whether scales are those of 16 columns, so that products are summed up for each half of a block.
+    pub(crate) fn by_halves(self) -> bool {
+        q6_k::are_of(self.bits)
+    }
+
     /// Whether minima may be taken off such weights.
     pub fn takes_minima(self) -> bool {
-        matches!(self.bits, Bits::UFour | Bits::UFive)
+        self.minima().is_some()
+    }
+
+    /// The format of minima that may be taken off such weights.
+    pub fn minima(self) -> Option<Self> {
+        match self.bits {
+            Bits::UFour | Bits::UFive => Some(Self::MINIMA),
+            Bits::UTwo => Some(Self::HALF_MINIMA),
+            _ => None,
+        }
+    }
+
+    /// Whether it holds no weights but minima.
+    pub fn is_minima(self) -> bool {
+        self == Self::MINIMA || self == Self::HALF_MINIMA
+    }
+
+    /// Columns of weights that share a minimum.
+    pub fn minimum_cols(self) -> usize {
+        if self.by_halves() { q6_k::SUB } else { BLOCK }
     }
 
     /// Where block `block` of the group that begins at 0 begins.
@@ -170,21 +217,12 @@ impl Packing {
         }
     }
 
-    /// Byte and shift of column `col` of row `row` inside its block.
-    pub(super) fn value_at(self, row: usize, col: usize) -> (usize, u32) {
-        let (quad, lane) = (col % BLOCK / 4, 4 * row + col % 4);
-        match self.bits {
-            Bits::Eight => (quad * 4 * GROUP + lane, 0),
-            Bits::Four => (quad % 4 * 4 * GROUP + lane, if quad < 4 { 0 } else { 4 }),
-            bits => unreachable!("{bits:?} has a layout of its own"),
-        }
-    }
-
     /// Scales of a row of `cols` columns.
     pub fn scales_of_row(self, cols: usize) -> usize {
         match (self.bits, self.scales) {
             (_, Scales::Row) => 1,
-            (Bits::Six, _) => cols.div_ceil(q6_k::SUB),
+            (Bits::HalfMinima, _) => cols.div_ceil(q6_k::STRETCH / q6_k::SUB),
+            (bits, _) if q6_k::are_of(bits) => cols.div_ceil(q6_k::SUB),
             (Bits::Minima, _) => cols.div_ceil(k_blocks::BLOCKS),
             _ => cols.div_ceil(BLOCK),
         }
@@ -212,13 +250,13 @@ impl<'a> Packed<'a> {
         Self { data, minima: &[], packing, rows, cols }
     }
 
-    /// With a minimum for each 32 columns, in the format [`Packing::MINIMA`]: weights are so much less.
+    /// With a minimum for each 32 columns, or 16, in the format [`Packing::minima`]: weights are so much less.
     ///
     /// # Panics
     /// When the format takes none, or the bytes are not that many.
     pub fn with_minima(self, minima: &'a [u8]) -> Self {
-        assert!(self.packing.takes_minima(), "{:?} with minima", self.packing);
-        let size = Packing::MINIMA.size_bytes(self.rows, self.cols.div_ceil(BLOCK));
+        let Some(format) = self.packing.minima() else { panic!("{:?} with minima", self.packing) };
+        let size = format.size_bytes(self.rows, self.cols.div_ceil(self.packing.minimum_cols()));
         assert_eq!(Some(minima.len()), size, "minima of {} x {}", self.rows, self.cols);
         Self { minima, ..self }
     }
@@ -279,17 +317,32 @@ impl<'a> Packed<'a> {
         group_bytes(self.packing, self.cols)
     }
 
-    /// Widens row `row`, as an embedding look-up needs it; minima are not taken off.
+    /// Widens row `row`, as an embedding look-up needs it, and takes its minima off.
     ///
     /// # Panics
     /// When there is no such row or `to` has not `cols` numbers.
     pub fn row(&self, row: usize, to: &mut [f32]) {
         assert!(to.len() == self.cols, "row {row} of {} columns into {} numbers", self.cols, to.len());
+        self.values_of_row(row, to);
+        let minima = &self.minima[row / GROUP * self.minima_bytes()..][..self.minima_bytes()];
+        for (minima, to) in minima.chunks_exact(k_blocks::BLOCKS_AT).zip(to.chunks_mut(k_blocks::STRETCH)) {
+            let (shared, mut less) = (self.packing.minimum_cols(), [0.0; q6_k::STRETCH / q6_k::SUB]);
+            if self.packing.by_halves() {
+                q6_k::read(Bits::HalfMinima, minima, row % GROUP, &mut less);
+            } else {
+                k_blocks::read(Bits::Minima, minima, row % GROUP, &mut less[..k_blocks::BLOCKS]);
+            }
+            to.chunks_mut(shared).zip(less).for_each(|(to, less)| to.iter_mut().for_each(|to| *to -= less));
+        }
+    }
+
+    /// Row `row` without regard to minima.
+    fn values_of_row(&self, row: usize, to: &mut [f32]) {
         let group = self.group_of(row);
         let (packing, row) = (self.packing, row % GROUP);
-        if packing.bits == Bits::Six {
-            let stretches = group.chunks_exact(packing.stretch_bytes());
-            stretches.zip(to.chunks_mut(q6_k::STRETCH)).for_each(|(stretch, to)| q6_k::read(stretch, row, to));
+        if packing.by_halves() {
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(packing.stretch_cols()));
+            stretches.for_each(|(stretch, to)| q6_k::read(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -305,12 +358,7 @@ impl<'a> Packed<'a> {
             };
             let values = &group[packing.block_at(block)..];
             for (col, to) in to.iter_mut().enumerate() {
-                let (byte, shift) = packing.value_at(row, col);
-                let value = match packing.bits {
-                    Bits::Eight => values[byte].cast_signed(),
-                    _ => (values[byte] >> shift & 15).cast_signed() - 8,
-                };
-                *to = f32::from(value) * scale;
+                *to = f32::from(block_values::read(packing.bits, values, row, col)) * scale;
             }
         }
     }
@@ -398,7 +446,7 @@ impl<'a> Packer<'a> {
         let group_bytes = group_bytes(packing, cols);
         let group = &mut self.data[row / GROUP * group_bytes..][..group_bytes];
         let in_group = row % GROUP;
-        if packing.bits == Bits::Six || k_blocks::are_of(packing.bits) {
+        if packing.by_halves() || k_blocks::are_of(packing.bits) {
             return Self::row_of_two_levels(packing, group, row, values, scales);
         }
         for (block, &scale) in scales.iter().enumerate() {
@@ -417,14 +465,8 @@ impl<'a> Packer<'a> {
         for (block, values) in values.chunks(BLOCK).enumerate() {
             let to = &mut group[packing.block_at(block)..][..packing.block_bytes()];
             for (i, &value) in values.iter().enumerate() {
-                let (byte, shift) = packing.value_at(in_group, i);
-                match packing.bits {
-                    Bits::Eight => to[byte] = value.cast_unsigned(),
-                    Bits::Four if (-8..8).contains(&value) => {
-                        let kept = to[byte] & !(15 << shift);
-                        to[byte] = kept | ((value + 8).cast_unsigned() << shift);
-                    }
-                    _ => return Err(PackError::Value { row, col: block * BLOCK + i, value }),
+                if !block_values::write(packing.bits, to, in_group, i, value) {
+                    return Err(PackError::Value { row, col: block * BLOCK + i, value });
                 }
             }
         }
@@ -442,7 +484,7 @@ impl<'a> Packer<'a> {
         let parts = values.chunks(cols).zip(scales.chunks(per_stretch));
         for (i, (stretch, (values, scales))) in group.chunks_exact_mut(packing.stretch_bytes()).zip(parts).enumerate() {
             let written = match packing.bits {
-                Bits::Six => q6_k::write(stretch, row % GROUP, values, scales),
+                bits if q6_k::are_of(bits) => q6_k::write(bits, stretch, row % GROUP, values, scales),
                 bits => k_blocks::write(bits, stretch, row % GROUP, values, scales),
             };
             written.map_err(|unfit| match unfit {
@@ -458,12 +500,12 @@ impl<'a> Packer<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::testing::packed_numbers;
+    use super::super::testing::{less, packed_minima, packed_numbers};
     use super::*;
 
     proptest! {
         #[test]
-        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..200, format in 0..Packing::ALL.len(), seed: u64) {
+        fn rows_come_back_as_they_went_in(rows in 1usize..40, cols in 1usize..600, format in 0..Packing::ALL.len(), seed: u64) {
             let packing = Packing::ALL[format];
             let (bytes, stored) = packed_numbers(packing, rows, cols, seed);
             let packed = Packed::new(&bytes, packing, rows, cols);
@@ -471,6 +513,14 @@ mod tests {
             for (r, expected) in stored.chunks_exact(cols).enumerate() {
                 packed.row(r, &mut row);
                 prop_assert_eq!(&row[..], expected, "row {}", r);
+            }
+            if packing.takes_minima() {
+                let (minima, taken) = packed_minima(packing, rows, cols, seed ^ 1);
+                let packed = packed.with_minima(&minima);
+                for (r, expected) in less(&stored, &taken).chunks_exact(cols).enumerate() {
+                    packed.row(r, &mut row);
+                    prop_assert_eq!(&row[..], expected, "row {} less minima", r);
+                }
             }
         }
     }
@@ -480,8 +530,15 @@ mod tests {
         // Four bits and a half for Q4_0, eight and a half for Q8_0, as there.
         let size = |i: usize| Packing::ALL[i].size_bytes(2048, 2048).expect("small");
         assert_eq!([0, 1, 2, 3].map(size), [2048 * 64 * 18, 2048 * 64 * 34, 2048 * 1028, 2048 * 2052]);
+        // Q5_0 and IQ4_NL to the byte.
+        assert_eq!([8, 9].map(size), [2048 * 64 * 22, 2048 * 64 * 18]);
         // Q6_K has 210 bytes for 256 weights; its scale is an f32 here.
         assert_eq!(size(4), 2048 * 8 * 212);
+        // Q3_K has 110 bytes.
+        assert_eq!(size(10), 2048 * 8 * 116);
+        // Q2_K has 84; with an f32 for a scale and one for minima.
+        let minima = Packing::HALF_MINIMA.size_bytes(2048, 2048 / 16).expect("small");
+        assert_eq!([size(11), minima], [2048 * 8 * 76, 2048 * 8 * 12]);
         // Q4_K and Q5_K have 144 and 176 bytes for 256 weights, IQ4_XS 136; with an f32 for a scale and one for minima.
         let minima = Packing::MINIMA.size_bytes(2048, 2048 / 32).expect("small");
         let k_blocks = [size(5) + minima, size(6) + minima, size(7)];

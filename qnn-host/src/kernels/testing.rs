@@ -77,21 +77,29 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
     let mut stored = Vec::with_capacity(rows * cols);
     for (row, raw) in raw.chunks_exact(cols).enumerate() {
         let (low, high) = match packing.bits {
+            Bits::UTwo => (0.0, 3.0),
+            Bits::HalfMinima => (0.0, 15.0),
+            Bits::Three => (-4.0, 3.0),
             Bits::Four => (-8.0, 7.0),
+            Bits::Five => (-16.0, 15.0),
             Bits::Six => (-32.0, 31.0),
             Bits::Eight => (-128.0, 127.0),
-            Bits::UFour | Bits::Levels => (0.0, 15.0),
+            Bits::UFour | Bits::Levels | Bits::Nonlinear => (0.0, 15.0),
             Bits::UFive => (0.0, 31.0),
             Bits::Minima => (0.0, 127.0),
         };
         // Many values at the ends of the range, where sums of products would overflow first.
         let quantised = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8);
-        let level = |number: i8| if packing.bits == Bits::Levels { LEVELS[number as usize] } else { number };
+        let levels = matches!(packing.bits, Bits::Levels | Bits::Nonlinear);
+        let level = |number: i8| if levels { LEVELS[number as usize] } else { number };
         let quantised: Vec<i8> = quantised.map(level).collect();
         let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
             .iter()
             .map(|x| match (packing.bits, packing.scales) {
-                (Bits::Six | Bits::UFour | Bits::UFive | Bits::Levels, _) => (x * 12.0).trunc() * 0.000_976_562_5,
+                (Bits::UTwo, _) => (x.abs() * 1.9).trunc() * 0.007_812_5,
+                (Bits::Six | Bits::Three | Bits::UFour | Bits::UFive | Bits::Levels, _) => {
+                    (x * 12.0).trunc() * 0.000_976_562_5
+                }
                 (_, Scales::Block) => f16::from_f32(x * 0.01).to_f32(),
                 (_, Scales::Row) => x * 0.01,
             })
@@ -99,7 +107,7 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
         packer.row(row, &quantised, &scales).expect("values and scales fit");
         let shared = match (packing.bits, packing.scales) {
             (_, Scales::Row) => cols,
-            (Bits::Six, _) => 16,
+            (Bits::Six | Bits::Three | Bits::UTwo | Bits::HalfMinima, _) => 16,
             (Bits::Minima, _) => 8,
             _ => BLOCK,
         };
@@ -109,11 +117,14 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
     (bytes, stored)
 }
 
-/// Minima for a matrix of `rows` x `cols`, packed, and for each of its weights what is taken off it.
-pub(crate) fn packed_minima(rows: usize, cols: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
-    let blocks = cols.div_ceil(BLOCK);
-    let (bytes, minima) = packed_numbers(Packing::MINIMA, rows, blocks, seed);
-    let each = (0..rows * cols).map(|at| minima[at / cols * blocks + at % cols / BLOCK]).collect();
+/// Minima for a matrix of `rows` x `cols` in a format, packed, and for each of its weights what is taken off it; nothing where the
+/// format takes none.
+pub(crate) fn packed_minima(packing: Packing, rows: usize, cols: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+    let Some(format) = packing.minima() else { return (Vec::new(), Vec::new()) };
+    let shared = packing.minimum_cols();
+    let blocks = cols.div_ceil(shared);
+    let (bytes, minima) = packed_numbers(format, rows, blocks, seed);
+    let each = (0..rows * cols).map(|at| minima[at / cols * blocks + at % cols / shared]).collect();
     (bytes, each)
 }
 

@@ -2,10 +2,10 @@
 
 use half::f16;
 
-use super::k_blocks;
 use super::packed::{BLOCK, Bits, Packed, Packing, Scales};
 use super::q6_k::{self, SUB};
 use super::simd::dot::GROUP;
+use super::{block_values, k_blocks};
 use crate::bytes::Bytes;
 
 /// How the matrix was given to whoever packed it.
@@ -42,7 +42,8 @@ impl Portable {
             (_, Scales::Row) => {
                 return Err(("a packing with a scale for each block".to_owned(), format!("{packing:?}")));
             }
-            (Bits::Six, Scales::Block) => self.block == SUB && self.cols.is_multiple_of(q6_k::STRETCH),
+            (Bits::HalfMinima, Scales::Block) => self.block == q6_k::STRETCH / SUB,
+            (bits, Scales::Block) if q6_k::are_of(bits) => self.block == SUB && self.cols.is_multiple_of(q6_k::STRETCH),
             (Bits::Minima, Scales::Block) => self.block == k_blocks::BLOCKS,
             (bits, Scales::Block) if k_blocks::are_of(bits) => {
                 self.block == BLOCK && self.cols.is_multiple_of(k_blocks::STRETCH)
@@ -52,7 +53,7 @@ impl Portable {
         if !blocks || !self.cols.is_multiple_of(self.block) {
             return Err((format!("blocks that {packing:?} has in rows of {}", self.cols), self.block.to_string()));
         }
-        if self.halves && !matches!(packing.bits, Bits::Four | Bits::UFour) {
+        if self.halves && !matches!(packing.bits, Bits::Four | Bits::UFour | Bits::UTwo) {
             return Err(("values of 4 bits where two share a byte".to_owned(), format!("{packing:?}")));
         }
         match packing.size_bytes(self.rows, self.cols) {
@@ -114,9 +115,9 @@ impl Packed<'_> {
     fn values_of(&self, row: usize, to: &mut [i8]) {
         let (packing, group) = (self.packing(), self.group_of(row));
         let row = row % GROUP;
-        if packing.bits == Bits::Six {
-            let stretches = group.chunks_exact(packing.stretch_bytes());
-            stretches.zip(to.chunks_mut(q6_k::STRETCH)).for_each(|(stretch, to)| q6_k::values_of(stretch, row, to));
+        if packing.by_halves() {
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(packing.stretch_cols()));
+            stretches.for_each(|(stretch, to)| q6_k::values_of(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -127,11 +128,7 @@ impl Packed<'_> {
         for (block, to) in to.chunks_mut(BLOCK).enumerate() {
             let values = &group[packing.block_at(block)..];
             for (col, to) in to.iter_mut().enumerate() {
-                let (byte, shift) = packing.value_at(row, col);
-                *to = match packing.bits {
-                    Bits::Eight => values[byte].cast_signed(),
-                    _ => (values[byte] >> shift & 15).cast_signed() - 8,
-                };
+                *to = block_values::read(packing.bits, values, row, col);
             }
         }
     }
@@ -140,10 +137,10 @@ impl Packed<'_> {
     fn scales_of(&self, row: usize, to: &mut [f32]) {
         let (packing, group) = (self.packing(), self.group_of(row));
         let row = row % GROUP;
-        if packing.bits == Bits::Six {
-            let stretches = group.chunks_exact(packing.stretch_bytes());
-            let per_stretch = q6_k::STRETCH / SUB;
-            stretches.zip(to.chunks_mut(per_stretch)).for_each(|(stretch, to)| q6_k::scales_of(stretch, row, to));
+        if packing.by_halves() {
+            let per_stretch = packing.scales_of_row(packing.stretch_cols());
+            let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(per_stretch));
+            stretches.for_each(|(stretch, to)| q6_k::scales_of(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -177,15 +174,19 @@ mod tests {
             (state >> 40) as i64
         };
         let (low, count) = match packing.bits {
+            Bits::UTwo => (0, 4),
+            Bits::HalfMinima => (0, 16),
+            Bits::Three => (-4, 8),
             Bits::Four => (-8, 16),
+            Bits::Five => (-16, 32),
             Bits::Six => (-32, 64),
             Bits::Eight => (-128, 256),
-            Bits::UFour | Bits::Levels => (0, 16),
+            Bits::UFour | Bits::Levels | Bits::Nonlinear => (0, 16),
             Bits::UFive => (0, 32),
             Bits::Minima => (0, 128),
         };
         let value = |drawn: i64| match packing.bits {
-            Bits::Levels => k_blocks::LEVELS[drawn as usize],
+            Bits::Levels | Bits::Nonlinear => k_blocks::LEVELS[drawn as usize],
             _ => drawn as i8,
         };
         let values = (0..portable.rows * portable.cols).map(|_| value(next() % count + low)).collect();
@@ -194,7 +195,10 @@ mod tests {
             Bits::UFour | Bits::UFive | Bits::Levels => {
                 (0..n_scales).map(|i| ((next() % 64) as f32) * [0.5, 0.25][i / 8 % 2]).collect()
             }
-            Bits::Six => (0..n_scales).map(|i| ((next() % 255 - 127) as f32) * [0.5, 0.25][i / 16 % 2]).collect(),
+            Bits::UTwo => (0..n_scales).map(|i| ((next() % 16) as f32) * [0.5, 0.25][i / 16 % 2]).collect(),
+            Bits::Six | Bits::Three => {
+                (0..n_scales).map(|i| ((next() % 255 - 127) as f32) * [0.5, 0.25][i / 16 % 2]).collect()
+            }
             _ => (0..n_scales).map(|_| f16::from_f32((next() % 4001 - 2000) as f32 / 999.0).to_f32()).collect(),
         };
         (values, scales)
@@ -202,15 +206,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..8, seed: u64) {
+        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..13, seed: u64) {
             let (bits, block) = [
                 (Bits::Four, 32), (Bits::Eight, 32), (Bits::Six, SUB), (Bits::Four, 64), (Bits::UFour, 32),
                 (Bits::UFive, 32), (Bits::Levels, 32), (Bits::Minima, k_blocks::BLOCKS),
+                (Bits::Five, 32), (Bits::Nonlinear, 64), (Bits::Three, SUB), (Bits::UTwo, SUB), (Bits::HalfMinima, q6_k::STRETCH / SUB),
             ][form];
             let packing = Packing { bits, scales: Scales::Block };
-            let whole = matches!(bits, Bits::Six | Bits::UFour | Bits::UFive | Bits::Levels);
+            let whole = matches!(bits, Bits::Six | Bits::Three | Bits::UTwo | Bits::UFour | Bits::UFive | Bits::Levels);
             let cols = if whole { q6_k::STRETCH * blocks } else { block * blocks };
-            for halves in [false, matches!(bits, Bits::Four | Bits::UFour)] {
+            for halves in [false, matches!(bits, Bits::Four | Bits::UFour | Bits::UTwo)] {
                 let portable = Portable { rows, cols, block, halves };
                 let (values, scales) = matrix(packing, portable, seed);
                 let mut data = vec![0; packing.size_bytes(rows, cols).expect("small")];
@@ -224,7 +229,7 @@ mod tests {
                 portable.check(packing, &data).expect("it is one");
                 let back = portable.values(packing, &data);
                 let at = |i: usize| match halves {
-                    true if bits == Bits::UFour => (back[i / 2] >> (i % 2 * 4) & 15).cast_signed(),
+                    true if bits != Bits::Four => (back[i / 2] >> (i % 2 * 4) & 15).cast_signed(),
                     true => (back[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
                     false => back[i].cast_signed(),
                 };

@@ -19,7 +19,7 @@ pub(super) const OPS: &[OpSpec] = &[OpSpec {
     same_in: 0b1,
     // The shape rule checks the output's type.
     same_out: 0,
-    rows: &[row!(Moved: [ALL SFIX4] [INDEX] => [ALL])],
+    rows: &[row!(Moved: [ALL SFIX4 UFIX4] [INDEX] => [ALL])],
     shapes,
     lower,
 }];
@@ -62,9 +62,9 @@ fn lower(l: &mut Lowering<'_, '_>) -> Result<(), Violation> {
 pub(super) fn step(b: &StepBuilder<'_>, node: &Node, axis: usize) -> Result<Box<dyn Step>, ExecError> {
     let (table, index) = (b.input(node, 0)?, b.src(b.input(node, 1)?));
     let shape = b.shape(table);
-    if let Some(Constant { bytes, packing: Some(packing), .. }) = b.graph.constant(table) {
-        let shape = [shape[0], shape[1]];
-        return b.each(node, GatherPacked { bytes: bytes.clone(), packing: *packing, index, shape });
+    if let Some(Constant { bytes, packing: Some(packing), minima, .. }) = b.graph.constant(table) {
+        let (bytes, minima, shape) = (bytes.clone(), minima.clone(), [shape[0], shape[1]]);
+        return b.each(node, GatherPacked { bytes, minima, packing: *packing, index, shape });
     }
     let inner = b.behind(table, axis).max(1);
     b.each(node, Gather { table: b.table(table), index, limit: shape[axis], inner })
@@ -104,9 +104,10 @@ impl Fill for Gather {
     }
 }
 
-/// Rows of a packed table.
+/// Rows of a packed table, less their minima if it has some.
 struct GatherPacked {
     bytes: Bytes,
+    minima: Option<Bytes>,
     packing: Packing,
     index: Src,
     /// Rows and columns of the table.
@@ -119,6 +120,10 @@ impl Fill for GatherPacked {
     fn fill(&self, cx: &RunContext<'_>, first: usize, out: &mut [u32]) -> Result<(), Fault> {
         let [rows, cols] = self.shape;
         let (index, table) = (cx.read::<i32>(&self.index), Packed::new(&self.bytes, self.packing, rows, cols));
+        let table = match &self.minima {
+            Some(minima) => table.with_minima(minima),
+            None => table,
+        };
         for (r, out) in out.chunks_exact_mut(cols).enumerate() {
             table.row(place(index[first / cols + r], rows)?, u32::as_real(out));
         }

@@ -1,17 +1,21 @@
 //! Which weights the vector kernels take as they are, and packing those that they take in a form of their own.
 //!
 //! Blocks of quantised values ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once per
-//! context, and so are 6-bit values in blocks of 16 with scales of two levels, and values of 4 or 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
+//! context, in the fewest bits that hold them, and so are 6-bit and 3-bit values in blocks of 16 with scales of two levels, and values of 4 or
+//! 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
 
 use crate::bytes::Bytes;
 use crate::graph::op::Op;
 use crate::graph::shared::{Derived, SharedConstants};
 use crate::graph::typed::{Constant, Source, TypedGraph, Value, ValueId};
 use crate::ir::{BlockScales, Dtype, Quant};
-use crate::kernels::k_blocks;
 use crate::kernels::packed::{BLOCK, Bits, GROUP, Packer, Packing, Scales};
-use crate::kernels::q6_k::{STRETCH, SUB, factors};
+use crate::kernels::q6_k::{self, STRETCH, SUB, factors, factors_of};
+use crate::kernels::{block_values, k_blocks};
 use half::f16;
+
+/// Minima of weights with scales for each 16 that share a unit.
+const MINIMA_OF_HALVES: usize = STRETCH / SUB;
 
 /// Packs the weights of linear layers and the tables of look-ups where that can be done without loss.
 pub(crate) fn pack(net: &mut TypedGraph, shared: &SharedConstants) {
@@ -25,21 +29,22 @@ pub(crate) fn pack(net: &mut TypedGraph, shared: &SharedConstants) {
         // A layer and its gate go together.
         let operand = |slot: usize| packed(net, net.nodes[index].inputs[slot], shared).filter(is_weights);
         let packed: Option<Vec<Value>> = slots.clone().map(operand).collect();
-        let packed = packed.filter(|values| values.windows(2).all(|pair| is_six(&pair[0]) == is_six(&pair[1])));
+        let packed =
+            packed.filter(|values| values.windows(2).all(|pair| is_by_halves(&pair[0]) == is_by_halves(&pair[1])));
         for (slot, value) in slots.zip(packed.into_iter().flatten()) {
             net.nodes[index].inputs[slot] = net.add_value(value);
         }
     }
 }
 
-/// Whether a packed operand has 6 bits.
-fn is_six(value: &Value) -> bool {
-    matches!(&value.source, Source::Const(Constant { packing: Some(packing), .. }) if packing.bits == Bits::Six)
+/// Whether a packed operand has scales for each 16.
+fn is_by_halves(value: &Value) -> bool {
+    matches!(&value.source, Source::Const(Constant { packing: Some(packing), .. }) if packing.by_halves())
 }
 
 /// Whether a packed operand can be multiplied with: minima are only taken off.
 fn is_weights(value: &Value) -> bool {
-    !matches!(&value.source, Source::Const(Constant { packing: Some(Packing::MINIMA), .. }))
+    !matches!(&value.source, Source::Const(Constant { packing: Some(packing), .. }) if packing.is_minima())
 }
 
 /// A constant in packed form, if it has one.
@@ -68,7 +73,18 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
     let packing = |bits| Packing { bits, scales: Scales::Block };
     // What has scales of two levels is tried first: it takes fewer bytes.
     let by_levels = match (constant.dtype, block) {
-        (Dtype::SFixed8, SUB) => return fits_six(constant, scales, offsets, cols).then_some(packing(Bits::Six)),
+        (Dtype::SFixed8, SUB) => {
+            let bits = [Bits::Three, Bits::Six];
+            return bits.into_iter().find(|&bits| fits_halves(constant, bits, scales, offsets, cols)).map(packing);
+        }
+        (Dtype::UFixed4, SUB) => {
+            return fits_halves(constant, Bits::UTwo, scales, offsets, cols).then_some(packing(Bits::UTwo));
+        }
+        (Dtype::UFixed8, MINIMA_OF_HALVES) => {
+            let small = constant.bytes.iter().all(|&q| q6_k::holds(Bits::HalfMinima, q.cast_signed()));
+            let fits = small && cols.is_multiple_of(block) && offsets.iter().all(|&o| o == 0);
+            return fits.then_some(Packing::HALF_MINIMA);
+        }
         (Dtype::SFixed8, BLOCK) => Some(Bits::Levels),
         (Dtype::UFixed4, BLOCK) => Some(Bits::UFour),
         (Dtype::UFixed8, BLOCK) => Some(Bits::UFive),
@@ -78,8 +94,9 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
     if let Some(bits) = by_levels.filter(|&bits| fits_k_blocks(constant, bits, scales, offsets, rows, cols)) {
         return Some(packing(bits));
     }
+    let holds = |bits| constant.bytes.iter().all(|&q| block_values::holds(bits, q.cast_signed()));
     let bits = match constant.dtype {
-        Dtype::SFixed8 => Bits::Eight,
+        Dtype::SFixed8 => [Bits::Nonlinear, Bits::Five].into_iter().find(|&bits| holds(bits)).unwrap_or(Bits::Eight),
         Dtype::SFixed4 => Bits::Four,
         _ => return None,
     };
@@ -110,14 +127,17 @@ fn fits_k_blocks(
     small && (bits == Bits::Minima || exact())
 }
 
-/// Whether values in blocks of 16 need no more than 6 bits, and their scales are whole numbers times one number for each 256.
-fn fits_six(constant: &Constant, scales: &BlockScales, offsets: &[i32], cols: usize) -> bool {
+/// Whether values in blocks of 16 need no more than these bits, and their scales are whole numbers times one number for each 256.
+fn fits_halves(constant: &Constant, bits: Bits, scales: &BlockScales, offsets: &[i32], cols: usize) -> bool {
     if !cols.is_multiple_of(STRETCH) || !offsets.iter().all(|&o| o == 0) {
         return false;
     }
-    let small = constant.bytes.iter().all(|&q| (-32..32).contains(&q.cast_signed()));
+    // Two values of four bits may share a byte.
+    let halves = constant.dtype == Dtype::UFixed4;
+    let fits = |q: u8| q6_k::holds(bits, q.cast_signed());
+    let small = constant.bytes.iter().all(|&q| if halves { fits(q & 15) && fits(q >> 4) } else { fits(q) });
     let parts = |first: usize| -> [f32; STRETCH / SUB] { std::array::from_fn(|i| scales.get(first + i)) };
-    small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors(&parts(first)).is_some())
+    small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors_of(bits, &parts(first)).is_some())
 }
 
 /// Packs constants that [`packing_of`] chose a packing for.

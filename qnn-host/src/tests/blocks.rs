@@ -24,9 +24,16 @@ impl Blocks {
         Self { dtype, codes, scales, block, dims: [n, k] }
     }
 
-    /// 6 bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K.
-    fn six(noise: &mut Noise, [n, k]: [usize; 2]) -> Self {
-        let codes = (0..n * k).map(|_| ((noise.bits() % 64) as i32 - 32) as i8).collect();
+    /// 5 bits as in Q5_0, or levels as in IQ4_NL: signed bytes of few values.
+    fn few(noise: &mut Noise, levels: bool, dims: [usize; 2]) -> Self {
+        let value = |code: u64| if levels { LEVELS[code as usize % 16] } else { code as i8 - 16 };
+        let plain = Self::new(noise, Dtype::SFixed8, dims, 32);
+        Self { codes: plain.codes.iter().map(|_| value(noise.bits() % 32)).collect(), ..plain }
+    }
+
+    /// Values of `bits` bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K or Q3_K.
+    fn halves(noise: &mut Noise, bits: u32, [n, k]: [usize; 2]) -> Self {
+        let codes = (0..n * k).map(|_| ((noise.bits() % (1 << bits)) as i32 - (1 << (bits - 1))) as i8).collect();
         let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();
         let scales = (0..n * k / 16).map(|i| unit(i / 16) * ((i * 37 % 256) as f32 - 128.0)).collect();
         Self { dtype: Dtype::SFixed8, codes, scales, block: 16, dims: [n, k] }
@@ -40,6 +47,21 @@ impl Blocks {
         let unit = |i: usize| f16::from_f32(0.000_2 + 0.000_01 * (i % 7) as f32).to_f32();
         let scales = (0..n * k / 32).map(|i| unit(i / 8) * (i * 37 % 64) as f32).collect();
         Self { dtype, codes, scales, block: 32, dims: [n, k] }
+    }
+
+    /// 2 bits in blocks of 16, whose scales are whole numbers 0..=15 of one for each 256: as Q2_K.
+    fn two(noise: &mut Noise, [n, k]: [usize; 2]) -> Self {
+        let codes = (0..n * k).map(|_| (noise.bits() % 4) as i8).collect();
+        let unit = |i: usize| f16::from_f32(0.003 + 0.000_1 * (i % 7) as f32).to_f32();
+        let scales = (0..n * k / 16).map(|i| unit(i / 16) * (i * 7 % 16) as f32).collect();
+        Self { dtype: Dtype::UFixed4, codes, scales, block: 16, dims: [n, k] }
+    }
+
+    /// Their minima.
+    fn half_minima(noise: &mut Noise, [n, k]: [usize; 2]) -> Self {
+        let codes = (0..n * k / 16).map(|_| (noise.bits() % 16) as i8).collect();
+        let scales = (0..n * k / 256).map(|i| f16::from_f32(0.005 + 0.000_1 * (i % 5) as f32).to_f32()).collect();
+        Self { dtype: Dtype::UFixed8, codes, scales, block: 16, dims: [n, k / 16] }
     }
 
     /// Minima for rows of `k` columns.
@@ -106,10 +128,11 @@ fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
                 continue;
             }
             let weights = match block {
-                16 => Blocks::six(&mut noise, [n, k]),
+                16 => Blocks::halves(&mut noise, if k == 256 { 3 } else { 6 }, [n, k]),
                 _ if !plain => Blocks::k(&mut noise, dtype, false, [n, k]),
                 // Signed bytes, all of them levels.
                 32 if dtype == Dtype::SFixed8 && k == 256 => Blocks::k(&mut noise, Dtype::SFixed8, true, [n, k]),
+                32 if dtype == Dtype::SFixed8 && k != 64 => Blocks::few(&mut noise, k == 96, [n, k]),
                 _ => Blocks::new(&mut noise, dtype, [n, k], block),
             };
             let x = noise.floats(m * k);
@@ -138,8 +161,9 @@ fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
 /// `x` times weights less their minima, as docs/graph-contract.md writes it.
 fn less_minima(b: &mut Build, x: TensorId, [w, minima]: [TensorId; 2], [m, n, k]: [usize; 3], out: TensorId) {
     let [m, n, k] = [m, n, k].map(|d| d as u32);
-    let by_blocks = b.native(&[m, k / 32, 32], Dtype::F32);
-    let sums = b.native(&[m, k / 32], Dtype::F32);
+    let blocks = b.graph.tensor(minima).dims[1];
+    let by_blocks = b.native(&[m, blocks, k / blocks], Dtype::F32);
+    let sums = b.native(&[m, blocks], Dtype::F32);
     let [all, less] = [(); 2].map(|()| b.native(&[m, n], Dtype::F32));
     b.node("Reshape", &[], &[x], &[by_blocks]);
     b.node("ReduceSum", &[("axes", Param::Ints(vec![1], vec![2]))], &[by_blocks], &[sums]);
@@ -152,16 +176,24 @@ fn less_minima(b: &mut Build, x: TensorId, [w, minima]: [TensorId; 2], [m, n, k]
 fn weights_less_minima_are_one_layer_within_the_bound_of_its_activations() {
     let mut noise = Noise(21);
     for (m, [n, k]) in [(1, [48, 256]), (3, [33, 512]), (20, [70, 256]), (70, [20, 768])] {
-        for (dtype, halves) in [(Dtype::UFixed4, true), (Dtype::UFixed4, false), (Dtype::UFixed8, false)] {
-            let weights = Blocks::k(&mut noise, dtype, false, [n, k]);
-            let minima = Blocks::minima(&mut noise, [n, k]);
+        for (dtype, halves, shared) in [
+            (Dtype::UFixed4, true, 32),
+            (Dtype::UFixed4, false, 32),
+            (Dtype::UFixed8, false, 32),
+            (Dtype::UFixed4, true, 16),
+            (Dtype::UFixed4, false, 16),
+        ] {
+            let (weights, minima) = match shared {
+                16 => (Blocks::two(&mut noise, [n, k]), Blocks::half_minima(&mut noise, [n, k])),
+                _ => (Blocks::k(&mut noise, dtype, false, [n, k]), Blocks::minima(&mut noise, [n, k])),
+            };
             let x = noise.floats(m * k);
             let mut b = Build::new();
             let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
             let parts = [weights.tensor(&mut b, halves), minima.tensor(&mut b, false)];
             let out = b.output("y", &[m as u32, n as u32], Dtype::F32);
             less_minima(&mut b, input, parts, [m, n, k], out);
-            let number = |j: usize, c: usize| weights.number(j, c) - minima.number(j, c / 32);
+            let number = |j: usize, c: usize| weights.number(j, c) - minima.number(j, c / shared);
             let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_ne_bytes()).collect();
             for fuse in [false, true] {
                 let found =
@@ -188,15 +220,18 @@ fn a_gate_and_its_layer_with_minima_join_and_so_does_a_residual() {
     let mut noise = Noise(22);
     let x = noise.floats(m * k);
     let dims = [m as u32, n as u32];
-    // The second time only the gate has minima: the two stay apart, and mean the same.
-    for both in [true, false] {
+    // The second time only the gate has minima, the third time the layer's are for 16 columns: the two stay apart, and mean the same.
+    for (both, halves) in [(true, false), (false, false), (true, true)] {
         let mut b = Build::new();
         let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
         let residual = b.input("r", &dims, Dtype::F32);
         let [gx, ux, s, sg, y] = [(); 5].map(|()| b.native(&dims, Dtype::F32));
         for (out, less) in [(gx, true), (ux, both)] {
-            let w = Blocks::k(&mut noise, Dtype::UFixed4, false, [n, k]).tensor(&mut b, true);
-            let minima = Blocks::minima(&mut noise, [n, k]).tensor(&mut b, false);
+            let (w, minima) = match halves && out == ux {
+                true => (Blocks::two(&mut noise, [n, k]), Blocks::half_minima(&mut noise, [n, k])),
+                false => (Blocks::k(&mut noise, Dtype::UFixed4, false, [n, k]), Blocks::minima(&mut noise, [n, k])),
+            };
+            let (w, minima) = (w.tensor(&mut b, true), minima.tensor(&mut b, false));
             if less {
                 less_minima(&mut b, input, [w, minima], [m, n, k], out);
             } else {
@@ -212,7 +247,7 @@ fn a_gate_and_its_layer_with_minima_join_and_so_does_a_residual() {
         let inputs = [bytes(&x), bytes(&noise.floats(m * n))];
         let [plain, fused] =
             [false, true].map(|fuse| numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, &inputs).expect("runs")[0]));
-        assert_eq!(labels(&b.graph).contains(&"GatedLinear"), both);
+        assert_eq!(labels(&b.graph).contains(&"GatedLinear"), both && !halves);
         for (plain, fused) in plain.iter().zip(&fused) {
             assert!((plain - fused).abs() < 0.02 * plain.abs().max(0.5), "{fused}, expected about {plain}");
         }
@@ -273,9 +308,18 @@ fn a_gate_of_blocks_joins_its_layer_and_half_logits_come_in_stretches() {
 #[test]
 fn rows_of_blocks_are_gathered_exactly() {
     let mut noise = Noise(13);
-    for (dtype, halves, k) in [(Dtype::SFixed8, false, 64), (Dtype::SFixed4, true, 64), (Dtype::SFixed8, false, 256)] {
+    for (dtype, halves, k) in [
+        (Dtype::SFixed8, false, 64),
+        (Dtype::SFixed4, true, 64),
+        (Dtype::SFixed8, false, 96),
+        (Dtype::SFixed8, false, 160),
+        (Dtype::SFixed8, false, 256),
+        (Dtype::SFixed8, false, 512),
+    ] {
         let table = match k {
-            256 => Blocks::six(&mut noise, [37, k]),
+            256 => Blocks::halves(&mut noise, 6, [37, k]),
+            512 => Blocks::halves(&mut noise, 3, [37, k]),
+            96 | 160 => Blocks::few(&mut noise, k == 96, [37, k]),
             _ => Blocks::new(&mut noise, dtype, [37, k], 32),
         };
         let mut b = Build::new();
@@ -294,6 +338,44 @@ fn rows_of_blocks_are_gathered_exactly() {
         let bad: Vec<u8> = [1i32, 37, 0].iter().flat_map(|x| x.to_ne_bytes()).collect();
         let error = run(&b.graph, true, 1, &[bad]).expect_err("no such row");
         assert!(error.to_string().contains("37"), "{error}");
+    }
+}
+
+#[test]
+fn rows_less_minima_are_looked_up_exactly_in_one_step() {
+    let mut noise = Noise(24);
+    let (v, k) = (37, 512);
+    for (dtype, halves, shared) in [(Dtype::UFixed4, true, 32), (Dtype::UFixed8, false, 32), (Dtype::UFixed4, true, 16)]
+    {
+        let (table, minima) = match shared {
+            16 => (Blocks::two(&mut noise, [v, k]), Blocks::half_minima(&mut noise, [v, k])),
+            _ => (Blocks::k(&mut noise, dtype, false, [v, k]), Blocks::minima(&mut noise, [v, k])),
+        };
+        let mut b = Build::new();
+        let ids = b.input("ids", &[1, 3], Dtype::I32);
+        let (w, m) = (table.tensor(&mut b, halves), minima.tensor(&mut b, false));
+        let blocks = (k / shared) as u32;
+        let split = [3, blocks, shared as u32];
+        let (rows, by_blocks) = (b.native(&[1, 3, k as u32], Dtype::F32), b.native(&split, Dtype::F32));
+        let (less, of_blocks) = (b.native(&[1, 3, blocks], Dtype::F32), b.native(&[3, blocks, 1], Dtype::F32));
+        let difference = b.native(&split, Dtype::F32);
+        let out = b.output("rows", &[1, 3, k as u32], Dtype::F32);
+        b.node("Gather", &[("axis", Param::Int(0))], &[w, ids], &[rows]);
+        b.node("Gather", &[("axis", Param::Int(0))], &[m, ids], &[less]);
+        b.node("Reshape", &[], &[rows], &[by_blocks]);
+        b.node("Reshape", &[], &[less], &[of_blocks]);
+        b.node("ElementWiseSubtract", &[], &[by_blocks, of_blocks], &[difference]);
+        b.node("Reshape", &[], &[difference], &[out]);
+        let bytes: Vec<u8> = [36i32, 0, 17].iter().flat_map(|x| x.to_ne_bytes()).collect();
+        for fuse in [false, true] {
+            let found = numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]);
+            for (i, found) in found.iter().enumerate() {
+                let (row, col) = ([36, 0, 17][i / k], i % k);
+                let wanted = table.number(row, col) as f32 - minima.number(row, col / shared) as f32;
+                assert_eq!(*found, wanted, "[{i}] of {dtype:?}, fused {fuse}");
+            }
+        }
+        assert_eq!(labels(&b.graph).iter().filter(|label| **label == "Gather").count(), 1, "{:?}", labels(&b.graph));
     }
 }
 

@@ -20,12 +20,16 @@ enum Form {
     PerRow(Dtype, Offsets),
     /// Blocks of this many values along a row, and whether float16 holds their scales.
     Blocks(Dtype, u32, bool),
-    /// As Q6_K: values of 6 bits in blocks of 16.
-    Six,
+    /// As Q6_K or Q3_K: values of this number of bits in blocks of 16.
+    Halves(u32),
     /// As Q4_K or Q5_K: unsigned values with scales of two levels, and minima if so.
     Steps(Dtype, bool),
+    /// As Q2_K, with minima if so.
+    Two(bool),
     /// As IQ4_XS: levels, with such scales.
     Levels,
+    /// As Q5_0, or as IQ4_NL if so.
+    Few(bool),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +49,12 @@ fn form() -> impl Strategy<Value = Form> {
         (fixed(), offsets).prop_map(|(dtype, offsets)| Form::PerRow(dtype, offsets)),
         (select(vec![SFixed8, SFixed4]), select(vec![16, 32, 64]), any::<bool>())
             .prop_map(|(dtype, block, exact)| Form::Blocks(dtype, block, exact)),
-        Just(Form::Six),
+        select(vec![6, 6, 3]).prop_map(Form::Halves),
         (select(vec![UFixed4, UFixed8]), select(vec![true, true, false]))
             .prop_map(|(dtype, less)| Form::Steps(dtype, less)),
         Just(Form::Levels),
+        any::<bool>().prop_map(Form::Few),
+        select(vec![true, true, false]).prop_map(Form::Two),
     ]
 }
 
@@ -58,8 +64,8 @@ struct Weights {
     bytes: Vec<u8>,
     quant: Quant,
     numbers: Vec<f64>,
-    /// What was taken off the numbers, for each 32 of a row: bytes, and the scale of all of them.
-    minima: Option<(Vec<u8>, f32)>,
+    /// What was taken off the numbers, for each 32 or 16 of a row: bytes, the scale of all of them, and how many numbers.
+    minima: Option<(Vec<u8>, f32, usize)>,
     k: usize,
     /// The kernels for blocks quantise the activations.
     blocks: bool,
@@ -102,8 +108,9 @@ impl Weights {
                 let values = integers(noise, dtype, n * k);
                 Self::blocks(dtype, &values, block as usize, n, k, scale)
             }
-            Form::Six => {
-                let values: Vec<i32> = (0..n * k).map(|_| (noise.bits() % 64) as i32 - 32).collect();
+            Form::Halves(bits) => {
+                let value = |drawn: u64| (drawn % (1 << bits)) as i32 - (1 << (bits - 1));
+                let values: Vec<i32> = (0..n * k).map(|_| value(noise.bits())).collect();
                 let unit = f16::from_f32(0.000_2).to_f32();
                 Self::blocks(Dtype::SFixed8, &values, 16, n, k, |i| unit * ((i * 37 % 256) as f32 - 128.0))
             }
@@ -118,7 +125,27 @@ impl Weights {
                         let minima: &Vec<u8> = &minima;
                         *number -= f64::from(minima[at / 32]) * f64::from(unit);
                     }
-                    made.minima = Some((minima, unit));
+                    made.minima = Some((minima, unit, 32));
+                }
+                made
+            }
+            Form::Few(levels) => {
+                let value = |code: u64| if levels { LEVELS[code as usize % 16].into() } else { code as i32 - 16 };
+                let values: Vec<i32> = (0..n * k).map(|_| value(noise.bits() % 32)).collect();
+                let unit = f16::from_f32(0.004).to_f32();
+                Self::blocks(Dtype::SFixed8, &values, 32, n, k, |i| unit * [1.0, 0.5, 2.0][i % 3])
+            }
+            Form::Two(less) => {
+                let values: Vec<i32> = (0..n * k).map(|_| (noise.bits() % 4) as i32).collect();
+                let unit = f16::from_f32(0.005).to_f32();
+                let mut made = Self::blocks(Dtype::UFixed4, &values, 16, n, k, |i| unit * (i * 7 % 16) as f32);
+                if less {
+                    let (minima, unit): (Vec<u8>, f32) =
+                        ((0..n * k / 16).map(|_| (noise.bits() % 16) as u8).collect(), unit * 2.0);
+                    for (at, number) in made.numbers.iter_mut().enumerate() {
+                        *number -= f64::from(minima[at / 16]) * f64::from(unit);
+                    }
+                    made.minima = Some((minima, unit, 16));
                 }
                 made
             }
@@ -145,15 +172,15 @@ impl Weights {
 
     /// Writes the layer of `inputs` (rows, weights, perhaps a bias); with minima in five nodes.
     fn layer(&self, b: &mut Build, inputs: &[TensorId], [m, n]: [u32; 2], out: TensorId) {
-        let Some((minima, unit)) = &self.minima else { return b.node("FullyConnected", &[], inputs, &[out]) };
-        let blocks = (self.k / 32) as u32;
-        let per_scale = blocks.min(8);
+        let Some((minima, unit, shared)) = &self.minima else { return b.node("FullyConnected", &[], inputs, &[out]) };
+        let (blocks, shared) = ((self.k / shared) as u32, *shared as u32);
+        let per_scale = blocks.min(256 / shared);
         let scales = (0..n * blocks / per_scale).map(|_| *unit).collect();
         let quant = Quant::Block { block_dims: [1, per_scale].into(), scales, offsets: [].into() };
         let name = format!("m{}", b.graph.tensors.len());
         let minima = b.tensor(&name, &[n, blocks], Dtype::UFixed8, quant, Role::Static(Bytes::copy_from(minima)));
         let whole = b.op("FullyConnected", &[], inputs, &[m, n], Dtype::F32);
-        let by_blocks = b.op("Reshape", &[], &inputs[..1], &[m, blocks, 32], Dtype::F32);
+        let by_blocks = b.op("Reshape", &[], &inputs[..1], &[m, blocks, shared], Dtype::F32);
         let sums =
             b.op("ReduceSum", &[("axes", Param::Ints(vec![1], vec![2]))], &[by_blocks], &[m, blocks], Dtype::F32);
         let less = b.op("FullyConnected", &[], &[sums, minima], &[m, n], Dtype::F32);

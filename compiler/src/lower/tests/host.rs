@@ -2,10 +2,9 @@
 
 use super::interp::execute;
 use super::recorder::{FakeTarget, Graph, Held};
-use crate::checkpoint::BlockFormat;
 use crate::compile::compile_with;
 use crate::family::Family;
-use crate::testmodel::{GgufDraft, Matrices, TestModel};
+use crate::testmodel::TestModel;
 use crate::{CompileOptions, Precision, Silent, Splits, Weights, compile};
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
@@ -13,12 +12,12 @@ use qnn_api::{Backend, BackendOptions, Context, ContextOptions, Library};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-fn host() -> Arc<Backend> {
+pub(super) fn host() -> Arc<Backend> {
     let library = Library::linked(qnn_host::providers()).unwrap();
     Backend::new(&library, &BackendOptions::default()).unwrap()
 }
 
-fn to_bytes(info: &TensorInfo, values: &[f32]) -> Vec<u8> {
+pub(super) fn to_bytes(info: &TensorInfo, values: &[f32]) -> Vec<u8> {
     match info.dtype {
         Dtype::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
         Dtype::F16 => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
@@ -28,7 +27,7 @@ fn to_bytes(info: &TensorInfo, values: &[f32]) -> Vec<u8> {
 }
 
 /// Plausible contents: ids in range, a causal mask, angles, a past of some size.
-fn inputs(graph: &Graph, vocab: usize) -> HashMap<String, Vec<f32>> {
+pub(super) fn inputs(graph: &Graph, vocab: usize) -> HashMap<String, Vec<f32>> {
     let fill = |info: &TensorInfo| -> Vec<f32> {
         let wave = |i: usize| ((i * 7919 % 1009) as f32 / 1009.0 - 0.5) * 2.0;
         let n = info.n_elems();
@@ -161,115 +160,5 @@ fn a_file_holds_a_tied_table_once() {
         let [together, apart] = [true, false].map(|one_file| bytes(Splits::DecoderLmhead, one_file));
         assert!(together < whole + table / 2, "{weights}: {together} bytes, uncut {whole}");
         assert!(apart > whole + table, "{weights}: {apart} bytes, uncut {whole}");
-    }
-}
-
-/// A model whose matrices are blocks of many kinds, and the same numbers as floats.
-fn k_blocks_and_floats() -> [GgufDraft; 2] {
-    let model = TestModel { hidden: 256, head_dim: 64, ffn: 512, tied: false, ..TestModel::tiny(Family::Llama) };
-    let floats = model.gguf(Matrices::F32).unwrap();
-    let (mut blocks, mut floats) = (floats.clone(), floats);
-    let mut state = 7u64;
-    let mut byte = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as u8
-    };
-    let matrices = blocks.tensors.iter_mut().zip(&mut floats.tensors).filter(|(tensor, _)| tensor.dims.len() == 2);
-    for (i, (tensor, float)) in matrices.enumerate() {
-        // The table and the head as llama.cpp's files have them; a gate and its layer of different kinds in the second layer.
-        let formats = [
-            (BlockFormat::Q4K, 12, &[0, 2][..]),
-            (BlockFormat::Q4K, 12, &[0, 2]),
-            (BlockFormat::Q5K, 13, &[0, 2]),
-            (BlockFormat::IQ4_XS, 23, &[0]),
-        ];
-        let whole = tensor.name.contains("token_embd") || tensor.name.starts_with("output");
-        let (format, ty, halves) = if whole { (BlockFormat::Q6K, 14, &[208][..]) } else { formats[i % formats.len()] };
-        let n: usize = tensor.dims.iter().map(|&d| d as usize).product();
-        tensor.bytes = (0..n / 256 * format.bytes()).map(|_| byte()).collect();
-        for block in tensor.bytes.chunks_exact_mut(format.bytes()) {
-            for &at in halves {
-                // Values of the order of 0.1.
-                let d = 0.000_2 + 0.000_001 * f32::from(byte());
-                let d = if at == 2 { d * 8.0 } else { d };
-                block[at..at + 2].copy_from_slice(
-                    &f16::from_f32(if format == BlockFormat::IQ4_XS { d / 16.0 } else { d }).to_le_bytes(),
-                );
-            }
-        }
-        let mut numbers = vec![0.0f32; n];
-        format.decode(&tensor.bytes, &mut numbers);
-        (tensor.ty, float.bytes) = (ty, numbers.iter().flat_map(|v| v.to_le_bytes()).collect());
-    }
-    [blocks, floats]
-}
-
-#[test]
-fn k_blocks_of_a_file_are_computed_as_they_are() {
-    let dir = tempfile::tempdir().unwrap();
-    let backend = host();
-    let [blocks, floats] = k_blocks_and_floats();
-    let mut results = Vec::new();
-    for (name, draft, weights) in [
-        ("blocks", blocks, None),
-        ("floats", floats.clone(), None),
-        // What rounding activations alone costs, and weights to 8 bits.
-        ("rounded", floats, Some(Weights::Q8_0)),
-    ] {
-        let file = dir.path().join(name).with_extension("gguf");
-        std::fs::write(&file, draft.bytes()).unwrap();
-        let options = CompileOptions {
-            // The last of them is wide enough for a matrix unit where there is one.
-            ars: vec![1, 4, 16, 64],
-            cls: vec![80],
-            precision: Precision::F32,
-            weights,
-            ..CompileOptions::new(file, dir.path().join(name))
-        };
-        let mut target = FakeTarget::default();
-        let manifest = compile_with(&options, &mut target, &mut Silent).unwrap();
-        let recorded = target.saved.take();
-        if name == "blocks" {
-            assert_eq!(manifest.options.weights, Weights::Q8_0);
-            let graph = &recorded[0][0];
-            let constants = graph.tensors.iter().filter(|t| matches!(t.held, Held::Constant(_)));
-            let minima = constants.clone().filter(|t| t.info.name.ends_with("_minima")).count();
-            let four = constants.filter(|t| t.info.dtype == Dtype::UFixed4).count();
-            assert_eq!(minima, graph.nodes.iter().filter(|node| node.op == "ElementWiseSubtract").count());
-            assert!(minima > four && four > 4, "{four} of 4 bits, {minima} with minima");
-        }
-        let options = CompileOptions { force: true, ..options };
-        let manifest = compile(&options, &backend, &mut Silent).unwrap();
-        let mut of_graphs = Vec::new();
-        for (entry, graph) in manifest.graphs.iter().zip(recorded.iter().flatten()) {
-            let file = dir.path().join(name).join(&entry.file);
-            let context = Context::from_file(&backend, file, &ContextOptions::default()).unwrap();
-            let mut made = context.graph(&entry.name).unwrap();
-            let info = made.info().clone();
-            let given = inputs(graph, 320);
-            let bytes: Vec<Vec<u8>> = info.inputs.iter().map(|t| to_bytes(t, &given[&t.name])).collect();
-            let mut outputs: Vec<Vec<u8>> = info.outputs.iter().map(|t| vec![0; t.size_bytes()]).collect();
-            let mut session = made.session();
-            for (i, bytes) in bytes.iter().enumerate() {
-                session.input(i, bytes).unwrap();
-            }
-            for (i, bytes) in outputs.iter_mut().enumerate() {
-                session.output(i, bytes).unwrap();
-            }
-            session.run().unwrap();
-            let decoded = info.outputs.iter().zip(&outputs).map(|(tensor, bytes)| super::interp::decode(tensor, bytes));
-            of_graphs.push((entry.name.clone(), decoded.collect::<Vec<_>>()));
-        }
-        results.push(of_graphs);
-    }
-    let [blocks, floats, rounded] = results.as_slice() else { panic!("three bundles") };
-    for (((name, found), (_, expected)), (_, rounded)) in blocks.iter().zip(floats).zip(rounded) {
-        for ((found, expected), rounded) in found.iter().zip(expected).zip(rounded) {
-            let size = expected.iter().map(|v| v * v).sum::<f32>().sqrt();
-            let off =
-                |found: &[f32]| found.iter().zip(expected).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt() / size;
-            let (found, rounded) = (off(found), off(rounded));
-            assert!(found < 0.04 && found < 1.1 * rounded + 1e-3, "{name}: {found:e} off, rounded ones {rounded:e}");
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! What is lowered, looked at in a recorder; and what it computes, against a plain model in double.
 
+mod as_they_are;
 mod host;
 pub(crate) mod interp;
 pub(crate) mod recorder;

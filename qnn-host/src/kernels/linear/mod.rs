@@ -1,7 +1,7 @@
 //! Linear layers: `Y[m, n] = X[m, k] W[n, k]^T`, and what is fused with them (bias, SwiGLU gate, residual).
 //!
 //! Float weights are read as the graph stores them, a row for each output, in any [`super::Float`] type; so are signed bytes
-//! with a scale for each row. Packed ones of 4 or 8 bits are laid out as in [`super::packed`], and only they have `X`
+//! with a scale for each row. Packed ones of 3 to 8 bits are laid out as in [`super::packed`], and only they have `X`
 //! quantised. Sums are f32. A call takes several layers that read the same `X`, so that small ones
 //! (query, key, value) share one pass over the threads.
 //!
@@ -30,7 +30,6 @@ mod wide;
 use self::job::Job;
 pub(super) use self::job::MATRIX_ROWS;
 pub use self::job::{Gate, Linear, Residual};
-use super::packed::Bits;
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
 
@@ -81,8 +80,7 @@ pub unsafe fn linear(
             return;
         }
         let packed = layers.iter().filter(|l| l.weights.packed().is_some()).count();
-        let bits =
-            |six| layers.iter().any(|l| l.weights.packed().is_some_and(|w| (w.packing().bits == Bits::Six) == six));
+        let bits = |six| layers.iter().any(|l| l.weights.packed().is_some_and(|w| w.packing().by_halves() == six));
         let (others, six) = (bits(false), bits(true));
         if others {
             quantised::run(isa, worker, &job, false);
@@ -111,8 +109,12 @@ fn check(layer: &Linear<'_>, m: usize, k: usize) {
     fits(&layer.weights, &layer.bias);
     if let Some(gate) = &layer.gate {
         fits(&gate.weights, &gate.bias);
-        let six = |w: &Mat<'_>| w.packed().map(|w| w.packing().bits == Bits::Six);
-        assert_eq!(six(&gate.weights), six(&layer.weights), "a gate is packed as its layer is, in 6 bits or in others");
+        let six = |w: &Mat<'_>| w.packed().map(|w| w.packing().by_halves());
+        assert_eq!(
+            six(&gate.weights),
+            six(&layer.weights),
+            "a gate is packed as its layer is, with scales for each 16 or others"
+        );
     }
     assert_eq!(layer.out.len(), m * n, "the result is {m} rows of {n}");
     if let Residual::Rows(rows) = layer.residual {

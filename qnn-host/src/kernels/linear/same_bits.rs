@@ -25,7 +25,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 19] = [
     Kind::Floats(Float::F32),
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
@@ -38,8 +38,13 @@ const KINDS: [Kind; 14] = [
     Kind::Packed(Packing::ALL[5]),
     Kind::Packed(Packing::ALL[6]),
     Kind::Packed(Packing::ALL[7]),
+    Kind::Packed(Packing::ALL[8]),
+    Kind::Packed(Packing::ALL[9]),
+    Kind::Packed(Packing::ALL[10]),
+    Kind::Packed(Packing::ALL[11]),
     Kind::Less(Packing::ALL[5]),
     Kind::Less(Packing::ALL[6]),
+    Kind::Less(Packing::ALL[11]),
 ];
 
 impl Weights {
@@ -50,7 +55,11 @@ impl Weights {
             Kind::Bytes => numbers(n * k, seed).iter().map(|x| ((x * 70.0) as i8).cast_unsigned()).collect(),
             Kind::Packed(packing) | Kind::Less(packing) => packed_numbers(packing, n, k, seed).0,
         };
-        Self { bytes, scales, minima: packed_minima(n, k, seed).0, kind }
+        let minima = match kind {
+            Kind::Less(packing) => packed_minima(packing, n, k, seed).0,
+            _ => Vec::new(),
+        };
+        Self { bytes, scales, minima, kind }
     }
 
     fn mat(&self, n: usize, k: usize) -> Mat<'_> {
@@ -128,5 +137,5 @@ fn every_kind_of_weights_at_every_width() {
         }
     }
     let packed = KINDS.iter().filter(|kind| matches!(kind, Kind::Packed(_))).count();
-    assert_eq!(packed + 1, Packing::ALL.len(), "all kinds are tried; minima are no weights");
+    assert_eq!(packed + 2, Packing::ALL.len(), "all kinds are tried; minima are no weights");
 }

@@ -94,6 +94,42 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
+            fn two(self, weights: [__m256i; 2], i: u32) -> [__m256i; 2] {
+                op!({
+                    let (right, mask) = (_mm_cvtsi32_si128(2 * i as i32), _mm256_set1_epi8(3));
+                    let moved = [_mm256_srl_epi16(weights[0], right), _mm256_srl_epi16(weights[1], right)];
+                    [_mm256_and_si256(moved[0], mask), _mm256_and_si256(moved[1], mask)]
+                })
+            }
+
+            #[inline(always)]
+            fn three(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
+                op!({
+                    let right = _mm_cvtsi32_si128(2 * (i as i32 % 4));
+                    let (up, down) = (_mm_cvtsi32_si128(2 - i.min(2) as i32), _mm_cvtsi32_si128(i.max(2) as i32 - 2));
+                    let value = |lower, upper| {
+                        let two = _mm256_and_si256(_mm256_srl_epi16(lower, right), _mm256_set1_epi8(3));
+                        let third = _mm256_srl_epi16(_mm256_sll_epi16(upper, up), down);
+                        _mm256_or_si256(two, _mm256_and_si256(third, _mm256_set1_epi8(4)))
+                    };
+                    [value(lower[0], upper[0]), value(lower[1], upper[1])]
+                })
+            }
+
+            #[inline(always)]
+            fn six(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
+                op!({
+                    let (up, down) =
+                        (_mm_cvtsi32_si128(4 - 2 * i.min(2) as i32), _mm_cvtsi32_si128(2 * i.max(2) as i32 - 4));
+                    let two = |upper| {
+                        let moved = _mm256_srl_epi16(_mm256_sll_epi16(upper, up), down);
+                        _mm256_and_si256(moved, _mm256_set1_epi8(0x30))
+                    };
+                    [_mm256_or_si256(lower[0], two(upper[0])), _mm256_or_si256(lower[1], two(upper[1]))]
+                })
+            }
+
+            #[inline(always)]
             fn five(self, lower: [__m256i; 2], upper: [__m256i; 2], i: u32) -> [__m256i; 2] {
                 op!({
                     let (left, right) =
@@ -112,6 +148,16 @@ macro_rules! impl_dot {
                     let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(levels.as_ptr().cast()));
                     self.bytes([_mm256_shuffle_epi8(table, numbers[0]), _mm256_shuffle_epi8(table, numbers[1])])
                 })
+            }
+
+            #[inline(always)]
+            unsafe fn load_group_u4(self, p: *const u8, upper: bool) -> [__m256; 2] {
+                // SAFETY: the caller promised 16 bytes.
+                unsafe {
+                    let bytes = _mm_loadu_si128(p.cast());
+                    let bytes = if upper { _mm_srli_epi16::<4>(bytes) } else { bytes };
+                    widened_bytes(_mm_and_si128(bytes, _mm_set1_epi8(15)))
+                }
             }
 
             #[inline(always)]
@@ -214,6 +260,19 @@ macro_rules! impl_dot {
             }
         }
     };
+}
+
+/// Sixteen signed bytes as numbers.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn widened_bytes(bytes: __m128i) -> [__m256; 2] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let upper = _mm_unpackhi_epi64(bytes, bytes);
+        [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(upper))]
+    }
 }
 
 /// # Safety

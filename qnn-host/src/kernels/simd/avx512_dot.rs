@@ -88,6 +88,43 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
+    fn two(self, weights: __m512i, i: u32) -> __m512i {
+        op!({
+            let moved = match i {
+                0 => weights,
+                1 => _mm512_srli_epi16::<2>(weights),
+                2 => _mm512_srli_epi16::<4>(weights),
+                _ => _mm512_srli_epi16::<6>(weights),
+            };
+            _mm512_and_si512(moved, _mm512_set1_epi8(3))
+        })
+    }
+
+    #[inline(always)]
+    fn three(self, lower: __m512i, upper: __m512i, i: u32) -> __m512i {
+        op!({
+            let lower = match i % 4 {
+                0 => lower,
+                1 => _mm512_srli_epi16::<2>(lower),
+                2 => _mm512_srli_epi16::<4>(lower),
+                _ => _mm512_srli_epi16::<6>(lower),
+            };
+            let upper = match i {
+                0 => _mm512_slli_epi16::<2>(upper),
+                1 => _mm512_slli_epi16::<1>(upper),
+                2 => upper,
+                3 => _mm512_srli_epi16::<1>(upper),
+                4 => _mm512_srli_epi16::<2>(upper),
+                5 => _mm512_srli_epi16::<3>(upper),
+                6 => _mm512_srli_epi16::<4>(upper),
+                _ => _mm512_srli_epi16::<5>(upper),
+            };
+            let two = _mm512_and_si512(lower, _mm512_set1_epi8(3));
+            _mm512_or_si512(two, _mm512_and_si512(upper, _mm512_set1_epi8(4)))
+        })
+    }
+
+    #[inline(always)]
     fn five(self, lower: __m512i, upper: __m512i, i: u32) -> __m512i {
         op!({
             let upper = match i {
@@ -116,6 +153,16 @@ impl Dot for Vnni512 {
     unsafe fn load_group_i8(self, p: *const i8) -> __m512 {
         // SAFETY: the caller promised 16 bytes.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_group_u4(self, p: *const u8, upper: bool) -> __m512 {
+        // SAFETY: the caller promised 16 bytes.
+        unsafe {
+            let bytes = _mm_loadu_si128(p.cast());
+            let bytes = if upper { _mm_srli_epi16::<4>(bytes) } else { bytes };
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_and_si128(bytes, _mm_set1_epi8(15))))
+        }
     }
 
     #[inline(always)]

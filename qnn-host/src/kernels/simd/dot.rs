@@ -15,7 +15,7 @@ pub(crate) const BLOCK: usize = 32;
 /// Quads of activations (-127 to 127) whose products with unsigned weights of so many bits, two in each sum, fit in 16 bits.
 pub(crate) const fn few_quads(bits: u32) -> usize {
     match bits {
-        4 => 8,
+        2..=4 => 8,
         5 => 4,
         6 => 2,
         _ => 0,
@@ -77,6 +77,31 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         }
     }
 
+    /// Weights of 2 bits, 0 to 3, from bit `2 * i` on, `i < 4`.
+    #[inline(always)]
+    fn two(self, weights: Self::Weights, i: u32) -> Self::Weights {
+        let mut bytes = [0u8; 4 * GROUP];
+        // SAFETY: 64 bytes.
+        unsafe {
+            self.store(bytes.as_mut_ptr(), weights);
+            bytes.iter_mut().for_each(|byte| *byte = *byte >> (2 * i) & 3);
+            self.load(bytes.as_ptr())
+        }
+    }
+
+    /// Weights of 3 bits, 0 to 7: two from bit `2 * (i % 4)` of `lower` on, and one above them from bit `i` of `upper`, `i < 8`.
+    #[inline(always)]
+    fn three(self, lower: Self::Weights, upper: Self::Weights, i: u32) -> Self::Weights {
+        let (mut low, mut high) = ([0u8; 4 * GROUP], [0u8; 4 * GROUP]);
+        // SAFETY: 64 bytes each.
+        unsafe {
+            self.store(low.as_mut_ptr(), lower);
+            self.store(high.as_mut_ptr(), upper);
+            low.iter_mut().zip(high).for_each(|(low, high)| *low = *low >> (2 * (i % 4)) & 3 | (high >> i & 1) << 2);
+            self.load(low.as_ptr())
+        }
+    }
+
     /// Weights of 5 bits, 0 to 31: the lower four bits, and one above them from bit `i` of `upper`, `i < 8`.
     #[inline(always)]
     fn five(self, lower: Self::Weights, upper: Self::Weights, i: u32) -> Self::Weights {
@@ -113,6 +138,20 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         }
     }
 
+    /// The lower or the upper four bits of each byte.
+    ///
+    /// # Safety
+    /// 16 bytes are readable at `p`.
+    #[inline(always)]
+    unsafe fn load_group_u4(self, p: *const u8, upper: bool) -> Self::Group {
+        // SAFETY: the caller promised 16 bytes; 16 numbers lie on the stack.
+        unsafe {
+            let bytes = p.cast::<[u8; GROUP]>().read_unaligned();
+            let numbers = bytes.map(|byte| f32::from(if upper { byte >> 4 } else { byte & 15 }));
+            self.load_group(numbers.as_ptr())
+        }
+    }
+
     /// # Safety
     /// 4 bytes are readable at `p`.
     unsafe fn quad(self, p: *const i8) -> Self::Quad;
@@ -122,13 +161,15 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     fn dot(self, sums: Self::Sums, weights: Self::Weights, quad: Self::Quad) -> Self::Sums;
 
     /// Begins a run of [`Dot::dot_few`] on top of `sums`. A unit without products of four may add pairs up in 16 bits until
-    /// [`Dot::end_few`]: for weights of 4 bits 8 quads at the most, of 5 bits 4, of 6 bits 2 ([`few_quads`]).
+    /// [`Dot::end_few`]: for weights of up to 4 bits 8 quads at the most, of 5 bits 4, of 6 bits 2
+    /// ([`few_quads`]).
     #[inline(always)]
     fn begin_few(self, sums: Self::Sums) -> Self::Sums {
         sums
     }
 
-    /// [`Dot::dot`] for weights that are 0 to 15, 31 or 63: what [`Dot::low`], [`Dot::high`], [`Dot::five`] and [`Dot::six`] give.
+    /// [`Dot::dot`] for weights that are 0 to 15, 31 or 63: what [`Dot::low`],
+    /// [`Dot::high`], [`Dot::two`], [`Dot::three`], [`Dot::five`] and [`Dot::six`] give.
     #[inline(always)]
     fn dot_few(self, few: Self::Sums, weights: Self::Weights, quad: Self::Quad) -> Self::Sums {
         self.dot(few, weights, quad)

@@ -121,6 +121,32 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
+            fn two(self, weights: [int8x16_t; 4], i: u32) -> [int8x16_t; 4] {
+                each!(I => {
+                    let moved = vshlq_u8(vreinterpretq_u8_s8(weights[I]), vdupq_n_s8(-2 * i as i8));
+                    vreinterpretq_s8_u8(vandq_u8(moved, vdupq_n_u8(3)))
+                })
+            }
+
+            #[inline(always)]
+            fn three(self, lower: [int8x16_t; 4], upper: [int8x16_t; 4], i: u32) -> [int8x16_t; 4] {
+                each!(I => {
+                    let two = vshlq_u8(vreinterpretq_u8_s8(lower[I]), vdupq_n_s8(-2 * (i as i8 % 4)));
+                    let third = vshlq_u8(vreinterpretq_u8_s8(upper[I]), vdupq_n_s8(2 - i as i8));
+                    let two = vandq_u8(two, vdupq_n_u8(3));
+                    vreinterpretq_s8_u8(vorrq_u8(two, vandq_u8(third, vdupq_n_u8(4))))
+                })
+            }
+
+            #[inline(always)]
+            fn six(self, lower: [int8x16_t; 4], upper: [int8x16_t; 4], i: u32) -> [int8x16_t; 4] {
+                each!(I => {
+                    let moved = vshlq_u8(vreinterpretq_u8_s8(upper[I]), vdupq_n_s8(4 - 2 * i as i8));
+                    vorrq_s8(lower[I], vreinterpretq_s8_u8(vandq_u8(moved, vdupq_n_u8(0x30))))
+                })
+            }
+
+            #[inline(always)]
             fn five(self, lower: [int8x16_t; 4], upper: [int8x16_t; 4], i: u32) -> [int8x16_t; 4] {
                 each!(I => {
                     let moved = vshlq_u8(vreinterpretq_u8_s8(upper[I]), vdupq_n_s8(4 - i as i8));

@@ -5,6 +5,7 @@ use crate::graph::op::Op;
 use crate::graph::scalar::BinaryOp;
 use crate::graph::scalar::UnaryOp;
 use crate::graph::typed::{TypedGraph, ValueId};
+use crate::kernels::packed::Packing;
 
 /// Rewrites the last product.
 pub(super) fn fuse(net: &mut TypedGraph) {
@@ -52,7 +53,8 @@ fn sigmoid_of(m: &Match<'_>, id: ValueId) -> Option<ValueId> {
     (node.op == Op::Unary(UnaryOp::Sigmoid)).then(|| node.inputs[0])
 }
 
-/// Both must be linear layers without bias or residual that read the same rows, and both or none joined with minima before.
+/// Both must be linear layers without bias or residual that read the same rows, and both or none joined with minima before, of the
+/// same number of columns.
 fn layers(m: &Match<'_>, gate: ValueId, up: ValueId) -> Option<(Op, Vec<ValueId>)> {
     let (gate_layer, up_layer) = (m.maker(gate)?, m.own_maker(up)?);
     let (Op::Linear { n, k, bias: false, residual: false }, true) = (&gate_layer.op, gate_layer.op == up_layer.op)
@@ -62,7 +64,7 @@ fn layers(m: &Match<'_>, gate: ValueId, up: ValueId) -> Option<(Op, Vec<ValueId>
     let (&[x, gate_weights], &[x2, up_weights]) = (gate_layer.inputs.as_slice(), up_layer.inputs.as_slice()) else {
         return None;
     };
-    let packed = |id: ValueId| m.net.constant(id).is_some_and(|weights| weights.packing.is_some());
+    let packed = |id: ValueId| m.net.constant(id).and_then(|weights| weights.packing).map(Packing::by_halves);
     let same = m.net.root(x) == m.net.root(x2)
         && packed(gate_weights) == packed(up_weights)
         && m.net.value(gate).n_elems() == m.net.value(up).n_elems();

@@ -6,12 +6,12 @@
 //! quads  8 x R x 4 signed bytes      [quad][row][4]
 //! scales R x f32
 //! starts R x i32, R x i32            -8 * sum of values, -BYTE_OFFSET * sum of values;
-//!                                    with weights of 6 bits: -32 * sum of values of each half
+//!                                    with scales for each 16: -32 * sum of values of each half
 //! sums   R x f32                     -scale * sum of values: what minima are multiplied with
 //! ```
 //!
-//! Weights enter products as unsigned numbers on some CPUs, 8 (4 bits), 32 (6 bits) or 128 (8 bits) too large; the starts of
-//! the sums make up for it. Missing rows and columns are zeros.
+//! Weights enter products as unsigned numbers, 4 (3 bits), 8 (4 bits), 16 (5 bits), 32 (6 bits) or, on some CPUs, 128 (8 bits) too large;
+//! the starts of the sums make up for it. Missing rows and columns are zeros.
 
 use super::super::super::q6_k;
 use super::super::super::simd::dot::{BLOCK, Dot};
@@ -75,6 +75,14 @@ impl Record {
     pub(super) fn start6(&self, half: usize, row: usize) -> *const i32 {
         if half == 0 { self.start4(row) } else { self.start8(row) }
     }
+}
+
+/// What minima of half a block are multiplied with, by a row's scale and its start of the half's sums: as [`Record::less`] for a block.
+#[inline(always)]
+pub(super) fn less_of_half(scale: f32, start6: i32) -> f32 {
+    const ONE: f32 = 1.0 / q6_k::OFFSET as f32;
+    // A division by a power of two is exact.
+    scale * (start6 as f32 * ONE)
 }
 
 /// Quantises rows `row0 .. row0 + rows` into the panel at `to`, for weights of 6 bits or for others.

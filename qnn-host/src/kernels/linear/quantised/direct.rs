@@ -8,7 +8,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::{Record, len_bytes};
-use super::{AHEAD, DIRECT_PANELS, DIRECT_ROWS, LINE, k_blocks, packed, q6_k};
+use super::{AHEAD, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, k_blocks, packed, q6_k};
 use crate::pool::Worker;
 
 /// Bytes of weights of a task, about. Threads take runs of them: each change of place interrupts the stream from memory.
@@ -92,10 +92,24 @@ unsafe fn products<D: Dot>(
             let acts = acts.add(len_bytes(panel * rows, blocks));
             let to = to.add(panel * rows * MAX_CHUNK + i);
             match (packing.bits, packing.scales) {
-                (Bits::Six, _) => d.outline(q6_k::Group { weights, acts, rows, blocks, to }),
+                (Bits::Six, _) => {
+                    d.outline(q6_k::Group::<{ q6_k::SIX }, false> { weights, minima, acts, rows, blocks, to })
+                }
+                (Bits::Three, _) => {
+                    d.outline(q6_k::Group::<{ q6_k::THREE }, false> { weights, minima, acts, rows, blocks, to });
+                }
+                (Bits::UTwo, _) if minima.is_some() => {
+                    d.outline(q6_k::Group::<{ q6_k::TWO }, true> { weights, minima, acts, rows, blocks, to });
+                }
+                (Bits::UTwo, _) => {
+                    d.outline(q6_k::Group::<{ q6_k::TWO }, false> { weights, minima, acts, rows, blocks, to });
+                }
+                (Bits::HalfMinima, _) => unreachable!("minima are no weights"),
                 (Bits::UFour | Bits::UFive | Bits::Levels | Bits::Minima, _) => {
                     k_blocks::run(d, packing.bits, k_blocks::Operands { weights, minima, acts, rows, blocks, to });
                 }
+                (Bits::Five, _) => d.outline(few_bits::Group::<true> { weights, acts, rows, blocks, to }),
+                (Bits::Nonlinear, _) => d.outline(few_bits::Group::<false> { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Block) => d.outline(Group::<true, true> { weights, acts, rows, blocks, to }),
                 (Bits::Eight, Scales::Block) => d.outline(Group::<false, true> { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Row) => d.outline(Group::<true, false> { weights, acts, rows, blocks, to }),
@@ -169,7 +183,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
                 let start = if FOUR { record.start4(row + r) } else { record.start8(row + r) };
                 d.sums(*start)
             });
-            let mut sums = if FOUR { starts.map(|start| d.begin_few(start)) } else { starts };
+            let mut sums = if FOUR { std::array::from_fn(|r| d.begin_few(starts[r])) } else { starts };
             for i in 0..if FOUR { 4 } else { 8 } {
                 d.float().prefetch_l2(at.wrapping_add(AHEAD));
                 let loaded = d.load(at);

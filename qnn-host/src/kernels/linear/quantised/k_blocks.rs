@@ -112,7 +112,7 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
                     for first in (0..4).step_by(run) {
                         let begun = sums;
                         if KIND != LEVEL {
-                            sums = sums.map(|sum| d.begin_few(sum));
+                            sums = std::array::from_fn(|r| d.begin_few(begun[r]));
                         }
                         for i in first..first + run {
                             let loaded = d.load(from.add(64 * i));

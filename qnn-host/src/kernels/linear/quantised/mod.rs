@@ -9,6 +9,7 @@
 
 mod acts;
 mod direct;
+mod few_bits;
 mod k_blocks;
 mod q6_k;
 #[cfg(test)]
@@ -17,7 +18,7 @@ mod tiled;
 
 use super::super::Isa;
 use super::super::isa::dot_fn;
-use super::super::packed::{Bits, Packed, STRETCH};
+use super::super::packed::{Packed, STRETCH};
 use super::super::q6_k as six_bits;
 use super::super::simd::dot::{BLOCK, Dot};
 use super::{Job, Linear};
@@ -46,20 +47,20 @@ fn is_small(m: usize, k: usize) -> bool {
     m <= DIRECT_ROWS && m * k <= SMALL_X
 }
 
-/// Blocks along `k`, in whole stretches of weights of 6 bits or of others.
+/// Blocks along `k`, in whole stretches of weights with scales for each 16 (`six`: those of 6 bits are of this kind) or of others.
 fn blocks(k: usize, six: bool) -> usize {
     let stretch = if six { six_bits::STRETCH } else { STRETCH };
     k.div_ceil(stretch) * (stretch / BLOCK)
 }
 
-/// A layer's weights, if they are packed and of 6 bits or of others, as asked.
+/// A layer's weights, if they are packed and have scales for each 16, or others, as asked.
 #[inline(always)]
 fn packed<'a>(layer: &Linear<'a>, six: bool) -> Option<Packed<'a>> {
-    layer.weights.packed().filter(|w| (w.packing().bits == Bits::Six) == six)
+    layer.weights.packed().filter(|w| w.packing().by_halves() == six)
 }
 
 dot_fn! {
-    /// Computes the layers with packed weights of 6 bits, or those of others.
+    /// Computes the layers with packed weights that have scales for each 16, or those with others.
     ///
     /// # Safety
     /// As [`super::linear`], operands and scratch checked.

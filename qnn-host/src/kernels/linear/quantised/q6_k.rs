@@ -1,25 +1,45 @@
-//! Few rows of `X` times weights of 6 bits, which [`super::direct`] uses for them.
+//! Few rows of `X` times weights of 6, 3 or 2 bits, which [`super::direct`] uses for them.
 
-use super::super::super::q6_k::{BLOCK_BYTES, BLOCKS_AT, STEPS_AT, STRETCH, STRETCH_BYTES, UPPER_AT};
+use super::super::super::packed::Bits;
+use super::super::super::q6_k::{
+    OFFSET, OFFSET_OF_THREE, STEPS_AT, STRETCH, THIRD_AT, UPPER_AT, block_bytes, blocks_at, nibbles, stretch_bytes,
+};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
-use super::acts::Record;
+use super::acts::{Record, less_of_half};
 use super::{AHEAD, BLOCK};
 
-/// One group of weights times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
+/// How often the start of sums with weights of 3 bits is in that with weights of 6.
+pub(super) const THREES_IN_SIX: i32 = OFFSET / OFFSET_OF_THREE;
+
+pub(super) const SIX: u8 = 0;
+pub(super) const THREE: u8 = 1;
+pub(super) const TWO: u8 = 2;
+
+/// The bits that a number stands for.
+const fn bits_of(kind: u8) -> Bits {
+    match kind {
+        SIX => Bits::Six,
+        THREE => Bits::Three,
+        _ => Bits::UTwo,
+    }
+}
+
+/// One group of weights of a kind, less minima if `LESS`, times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
 ///
 /// Safe to run while the group at `weights` and the panel of `rows` at `acts` (quantised for 6 bits) have `blocks` blocks, whole
-/// stretches, and `to` has space.
-pub(super) struct Group {
+/// stretches, and so have minima if `LESS`, and `to` has space.
+pub(super) struct Group<const KIND: u8, const LESS: bool> {
     pub(super) weights: *const u8,
+    pub(super) minima: Option<*const u8>,
     pub(super) acts: *const u8,
     pub(super) rows: usize,
     pub(super) blocks: usize,
     pub(super) to: *mut f32,
 }
 
-impl DotPiece for Group {
+impl<const KIND: u8, const LESS: bool> DotPiece for Group<KIND, LESS> {
     #[inline(always)]
     unsafe fn run<D: Dot>(self, d: D) {
         // SAFETY: the caller's promise.
@@ -35,7 +55,7 @@ impl DotPiece for Group {
     }
 }
 
-impl Group {
+impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
     /// Rows `row .. row + R` of the panel's `rows`.
     ///
     /// # Safety
@@ -43,29 +63,58 @@ impl Group {
     #[inline(always)]
     unsafe fn times<D: Dot, const R: usize>(&self, d: D, rows: usize, row: usize) {
         const BLOCKS: usize = STRETCH / BLOCK;
+        /// Minima: as far ahead in columns, about.
+        const MINIMA_AHEAD: usize = 2 * stretch_bytes(Bits::HalfMinima);
+        let (bits, begin) = const { (bits_of(KIND), blocks_at(bits_of(KIND))) };
+        let bytes = const { block_bytes(bits_of(KIND)) };
+        // Quads of a half whose products are added up in few bits.
+        let run = if KIND == SIX { const { few_quads(6) } } else { 4 };
+        let minima = self.minima.unwrap_or(self.weights);
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / BLOCKS {
-            let start = self.weights.wrapping_add(stretch * STRETCH_BYTES);
+            let start = self.weights.wrapping_add(stretch * stretch_bytes(bits));
             let ask = |at: usize| d.float().prefetch_l2(start.wrapping_add(at + AHEAD));
-            (0..BLOCKS_AT).step_by(64).for_each(ask);
-            // SAFETY: a stretch begins with its scales.
-            let row_scales = unsafe { d.load_group(start.cast()) };
+            (0..begin).step_by(64).for_each(ask);
+            let less = minima.wrapping_add(stretch * stretch_bytes(Bits::HalfMinima));
+            if LESS {
+                let ask = |at: usize| d.float().prefetch_l2(less.wrapping_add(at + MINIMA_AHEAD));
+                (0..stretch_bytes(Bits::HalfMinima)).step_by(64).for_each(ask);
+            }
+            // SAFETY: a stretch begins with its scales, also of minima if there are any.
+            let (row_scales, row_units) =
+                unsafe { (d.load_group(start.cast()), if LESS { d.load_group(less.cast()) } else { d.zero() }) };
             for block in 0..BLOCKS {
                 let record = Record::at(self.acts, rows, stretch * BLOCKS + block);
-                let at = BLOCKS_AT + block * BLOCK_BYTES;
-                (at..at + BLOCK_BYTES).step_by(64).for_each(ask);
-                // SAFETY: the stretch and its block exist in both operands.
+                let at = begin + block * bytes;
+                (at..at + bytes).step_by(64).for_each(ask);
+                // SAFETY: the stretch and its block exist in both operands, and in the minima.
                 unsafe {
-                    let lower: [D::Weights; 4] = std::array::from_fn(|i| d.load(start.add(at + 64 * i)));
+                    // Three bits: lower two of each half, and the third bits; two bits: the former.
+                    let lower: [D::Weights; 4] =
+                        std::array::from_fn(|i| d.load(start.add(at + 64 * if KIND == SIX { i } else { i % 2 })));
+                    let third = d.load(start.add(at + if KIND == THREE { THIRD_AT } else { 0 }));
                     for half in 0..2 {
-                        let upper = d.load(start.add(at + UPPER_AT + 64 * half));
-                        let mut sums: [D::Sums; R] = std::array::from_fn(|r| d.sums(*record.start6(half, row + r)));
-                        for pair in [0, 2] {
+                        let upper = d.load(start.add(at + if KIND == SIX { UPPER_AT + 64 * half } else { 0 }));
+                        let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
+                            let start = *record.start6(half, row + r);
+                            d.sums(match KIND {
+                                SIX => start,
+                                THREE => start / THREES_IN_SIX,
+                                _ => 0,
+                            })
+                        });
+                        for first in (0..4).step_by(run) {
                             let begun = sums;
-                            sums = sums.map(|sum| d.begin_few(sum));
-                            for (i, lower) in lower.into_iter().enumerate().skip(pair).take(const { few_quads(6) }) {
-                                let lower = if half == 0 { d.low(lower) } else { d.high(lower) };
-                                let w = d.six(lower, upper, i as u32);
+                            sums = std::array::from_fn(|r| d.begin_few(begun[r]));
+                            for i in first..first + run {
+                                let w = match KIND {
+                                    SIX => {
+                                        let lower = if half == 0 { d.low(lower[i]) } else { d.high(lower[i]) };
+                                        d.six(lower, upper, i as u32)
+                                    }
+                                    THREE => d.three(lower[half], third, (4 * half + i) as u32),
+                                    _ => d.two(lower[half], i as u32),
+                                };
                                 for (r, sum) in sums.iter_mut().enumerate() {
                                     *sum = d.dot_few(*sum, w, d.quad(record.quad(4 * half + i, row + r)));
                                 }
@@ -73,10 +122,22 @@ impl Group {
                             sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
                         }
                         // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
-                        let steps = d.load_group_i8(start.add(STEPS_AT + (2 * block + half) * GROUP).cast());
+                        let sub = 2 * block + half;
+                        let steps = match KIND {
+                            TWO => d.load_group_u4(start.add(nibbles(sub).0), nibbles(sub).1),
+                            _ => d.load_group_i8(start.add(STEPS_AT + sub * GROUP).cast()),
+                        };
                         let scales = d.mul(steps, row_scales);
+                        let taken = match LESS {
+                            true => d.mul(d.load_group_u4(less.add(nibbles(sub).0), nibbles(sub).1), row_units),
+                            false => d.zero(),
+                        };
                         for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
                             *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
+                            if LESS {
+                                let less = less_of_half(*record.scale(row + r), *record.start6(half, row + r));
+                                *result = d.fma_splat(taken, less, *result);
+                            }
                         }
                     }
                 }

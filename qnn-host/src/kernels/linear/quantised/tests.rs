@@ -30,6 +30,7 @@ struct Data {
     weights: (Vec<u8>, Vec<f32>),
     gate: Option<(Vec<u8>, Vec<f32>)>,
     minima: Vec<u8>,
+    gate_minima: Vec<u8>,
     bias: Vec<f32>,
     residual: Vec<f32>,
 }
@@ -53,16 +54,17 @@ impl Problem {
             x[..32].fill(0.0);
             x[35] = 300.0;
         }
-        let (minima, taken) = packed_minima(self.n, self.k, self.seed ^ 5);
+        let minima = |packing| packed_minima(packing, self.n, self.k, self.seed ^ 5);
         let weights = |packing: Packing, seed| {
             let (bytes, numbers) = packed_numbers(packing, self.n, self.k, seed);
-            (bytes, if self.minima && packing.takes_minima() { less(&numbers, &taken) } else { numbers })
+            (bytes, if self.minima && packing.takes_minima() { less(&numbers, &minima(packing).1) } else { numbers })
         };
         Data {
             x,
             weights: weights(self.packing, self.seed ^ 1),
             gate: self.gate.map(|packing| weights(packing, self.seed ^ 2)),
-            minima,
+            minima: minima(self.packing).0,
+            gate_minima: self.gate.map_or(Vec::new(), |gate| minima(gate).0),
             bias: numbers(self.n, self.seed ^ 3),
             residual: numbers(self.m * self.n, self.seed ^ 4),
         }
@@ -99,18 +101,18 @@ impl Problem {
 
     fn run(&self, isa: Isa, pool: &Pool, data: &Data) -> Vec<f32> {
         let mut out = vec![f32::NAN; self.m * self.n];
-        let packed = |bytes, packing: Packing| {
+        let packed = |bytes, packing: Packing, minima| {
             let packed = Packed::new(bytes, packing, self.n, self.k);
-            if self.minima && packing.takes_minima() { packed.with_minima(&data.minima) } else { packed }
+            if self.minima && packing.takes_minima() { packed.with_minima(minima) } else { packed }
         };
         let layer = |out| {
-            let mut layer = Linear::new(packed(&data.weights.0, self.packing), out);
+            let mut layer = Linear::new(packed(&data.weights.0, self.packing, &data.minima), out);
             layer.bias = self.bias.then(|| Floats::f32(&data.bias));
             layer.gate = data
                 .gate
                 .as_ref()
                 .zip(self.gate)
-                .map(|(g, packing)| Gate { weights: packed(&g.0, packing).into(), bias: None });
+                .map(|(g, packing)| Gate { weights: packed(&g.0, packing, &data.gate_minima).into(), bias: None });
             if self.residual {
                 layer.residual = Residual::Rows(&data.residual);
             }
@@ -139,7 +141,7 @@ fn pool(threads: usize) -> Pool {
 }
 
 /// The formats of weights: all but that of minima.
-const WEIGHTS: usize = Packing::ALL.len() - 1;
+const WEIGHTS: usize = Packing::ALL.len() - 2;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
@@ -149,7 +151,7 @@ proptest! {
         m in 1usize..9, n in 1usize..140, k in 1usize..600, packing in 0..WEIGHTS, bias: bool,
         gate in 0..2 * WEIGHTS, minima: bool, residual: bool, threads in 1usize..4, seed: u64,
     ) {
-        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| (g.bits == Bits::Six) == (Packing::ALL[packing].bits == Bits::Six));
+        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| g.by_halves() == Packing::ALL[packing].by_halves());
         Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, minima, residual, seed }.check(&pool(threads));
     }
 
@@ -158,7 +160,7 @@ proptest! {
         m in 9usize..80, n in 1usize..200, k in 1usize..700, packing in 0..WEIGHTS, bias: bool,
         gate in 0..2 * WEIGHTS, minima: bool, residual: bool, threads in 1usize..4, seed: u64,
     ) {
-        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| (g.bits == Bits::Six) == (Packing::ALL[packing].bits == Bits::Six));
+        let gate = Packing::ALL[..WEIGHTS].get(gate).copied().filter(|g| g.by_halves() == Packing::ALL[packing].by_halves());
         Problem { m, n, k, packing: Packing::ALL[packing], bias, gate, minima, residual, seed }.check(&pool(threads));
     }
 
@@ -187,11 +189,21 @@ proptest! {
 fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
     let pool = pool(2);
     for m in [16, 255, 256, 257, 264, 300] {
-        for (n, k, packing) in [(97, 256, 0), (48, 512, 1), (33, 544, 2), (1, 600, 3), (50, 300, 4), (33, 768, 4)] {
+        for (n, k, packing) in [
+            (97, 256, 0),
+            (48, 512, 1),
+            (33, 544, 2),
+            (1, 600, 3),
+            (50, 300, 4),
+            (33, 768, 4),
+            (97, 320, 8),
+            (33, 600, 9),
+            (33, 600, 10),
+        ] {
             let packing = Packing::ALL[packing];
             Problem { m, n, k, packing, bias: true, gate: None, minima: false, residual: true, seed: 7 }.check(&pool);
         }
-        for (n, k, packing) in [(33, 768, 5), (97, 320, 5), (20, 512, 6), (50, 300, 7)] {
+        for (n, k, packing) in [(33, 768, 5), (97, 320, 5), (20, 512, 6), (50, 300, 7), (50, 600, 11)] {
             let packing = Packing::ALL[packing];
             Problem { m, n, k, packing, bias: true, gate: None, minima: true, residual: true, seed: 7 }.check(&pool);
         }
@@ -204,12 +216,15 @@ fn the_largest_weights_times_the_largest_activations_do_not_saturate() {
     let (n, k, scale) = (20, 512, 1.0 / 1024.0);
     for packing in &Packing::ALL[..WEIGHTS] {
         let ends: [i8; 2] = match packing.bits {
+            Bits::UTwo => [0, 3],
+            Bits::Three => [-4, 3],
             Bits::Four => [-8, 7],
+            Bits::Five => [-16, 15],
             Bits::Six => [-32, 31],
             Bits::UFour => [0, 15],
             Bits::UFive => [0, 31],
-            Bits::Levels => [-127, 113],
-            Bits::Eight | Bits::Minima => [-128, 127],
+            Bits::Levels | Bits::Nonlinear => [-127, 113],
+            Bits::Eight | Bits::Minima | Bits::HalfMinima => [-128, 127],
         };
         for (value, x) in ends.into_iter().flat_map(|value| [(value, 1.0), (value, -1.0)]) {
             let mut bytes = vec![0; packing.size_bytes(n, k).expect("a small matrix")];

@@ -11,8 +11,8 @@ use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, few_quads};
 use super::super::super::{k_blocks, q6_k};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
-use super::acts::{Record, len_bytes};
-use super::packed;
+use super::acts::{Record, len_bytes, less_of_half};
+use super::{few_bits, packed, q6_k as halves};
 use crate::pool::Worker;
 
 /// Most groups of a task.
@@ -22,10 +22,10 @@ const OPEN_BLOCKS: usize = 8;
 /// Rows of `X` whose products are kept: with their quantised rows, a part of the second-level cache.
 const BLOCK_ROWS: usize = 256;
 /// Bytes of an opened block.
-const OPEN_BYTES: usize = 512;
-/// Opened scales of a group: one or two for each block of each row.
-const GROUP_SCALES: usize = 2 * OPEN_BLOCKS * GROUP;
-/// Where opened minima of a group begin, behind its scales.
+pub(super) const OPEN_BYTES: usize = 512;
+/// Opened scales of a group, and minima: one or two for each block of each row.
+const GROUP_SCALES: usize = 4 * OPEN_BLOCKS * GROUP;
+/// Where opened minima of a group begin, behind its scales, where a block has one of each; where it has two, twice as far.
 const LESS_AT: usize = OPEN_BLOCKS * GROUP;
 /// Starts of sums with weights that are 0 or more.
 const ZEROS: [i32; 4] = [0; 4];
@@ -142,12 +142,16 @@ unsafe fn products<D: Dot>(
                 let scales = scales.add(group * GROUP_SCALES);
                 match packing.bits {
                     Bits::Four => open_blocks::<D, true>(d, from, count, by_block, opened, scales),
-                    Bits::Six => open_six(d, from, opened, scales),
                     Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, opened, scales),
+                    bits @ (Bits::Five | Bits::Nonlinear) => few_bits::open(d, bits, from, count, opened, scales),
                     bits => {
                         let minima = w.minima(group0 + group);
                         let minima = minima.map(|at| at.add(block0 / stretch_blocks * k_blocks::BLOCKS_AT));
-                        open_k_blocks(d, bits, from, minima, opened, scales);
+                        if packing.by_halves() {
+                            open_halves(d, bits, from, minima, opened, scales);
+                        } else {
+                            open_k_blocks(d, bits, from, minima, opened, scales);
+                        }
                     }
                 }
             }
@@ -175,12 +179,15 @@ unsafe fn products<D: Dot>(
                 };
                 match (packing.bits, by_block, w.minima(group0).is_some()) {
                     (Bits::Six, ..) => by_shape::<D, true, 2, false, 6>(d, groups, tile),
+                    (Bits::Three, ..) => by_shape::<D, true, 2, false, 3>(d, groups, tile),
+                    (Bits::UTwo, _, true) => by_shape::<D, true, 2, true, 2>(d, groups, tile),
+                    (Bits::UTwo, _, false) => by_shape::<D, true, 2, false, 2>(d, groups, tile),
                     (Bits::Four, true, _) => by_shape::<D, true, 1, false, 4>(d, groups, tile),
                     (Bits::Four, false, _) => by_shape::<D, false, 1, false, 4>(d, groups, tile),
                     (Bits::UFour, _, true) => by_shape::<D, true, 1, true, 4>(d, groups, tile),
                     (Bits::UFour, _, false) => by_shape::<D, true, 1, false, 4>(d, groups, tile),
                     (Bits::UFive, _, true) => by_shape::<D, true, 1, true, 5>(d, groups, tile),
-                    (Bits::UFive, _, false) => by_shape::<D, true, 1, false, 5>(d, groups, tile),
+                    (Bits::Five, ..) | (Bits::UFive, _, false) => by_shape::<D, true, 1, false, 5>(d, groups, tile),
                     (_, true, _) => by_shape::<D, true, 1, false, 8>(d, groups, tile),
                     (_, false, _) => by_shape::<D, false, 1, false, 8>(d, groups, tile),
                 }
@@ -237,21 +244,50 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
     }
 }
 
-/// Opens a stretch of 6-bit weights at `from`.
+/// Opens a stretch of weights with steps for each 16 at `from`.
 ///
 /// # Safety
 /// It is readable, and what is opened writable.
 #[inline(always)]
-unsafe fn open_six<D: Dot>(d: D, from: *const u8, opened: *mut u8, scales: *mut f32) {
+unsafe fn open_halves<D: Dot>(
+    d: D,
+    bits: Bits,
+    from: *const u8,
+    minima: Option<*const u8>,
+    opened: *mut u8,
+    scales: *mut f32,
+) {
     // SAFETY: the caller's promise.
     unsafe {
-        let row_scales = d.load_group(from.cast());
-        for sub in 0..q6_k::STRETCH / q6_k::SUB {
-            let steps = d.load_group_i8(from.add(q6_k::STEPS_AT + sub * GROUP).cast());
-            d.store_group(scales.add(sub * GROUP), d.mul(steps, row_scales));
+        for (part, from) in std::iter::once(from).chain(minima).enumerate() {
+            let row_scales = d.load_group(from.cast());
+            for sub in 0..q6_k::STRETCH / q6_k::SUB {
+                let steps = match bits {
+                    Bits::UTwo => d.load_group_u4(from.add(q6_k::nibbles(sub).0), q6_k::nibbles(sub).1),
+                    _ => d.load_group_i8(from.add(q6_k::STEPS_AT + sub * GROUP).cast()),
+                };
+                d.store_group(scales.add(2 * part * LESS_AT + sub * GROUP), d.mul(steps, row_scales));
+            }
         }
         for block in 0..q6_k::STRETCH / BLOCK {
-            let (from, to) = (from.add(q6_k::BLOCKS_AT + block * q6_k::BLOCK_BYTES), opened.add(block * OPEN_BYTES));
+            let (from, to) =
+                (from.add(q6_k::blocks_at(bits) + block * q6_k::block_bytes(bits)), opened.add(block * OPEN_BYTES));
+            if bits == Bits::UTwo {
+                let lower = [d.load(from), d.load(from.add(64))];
+                for quad in (0..8).step_by(2) {
+                    let open = |quad: usize| d.two(lower[quad / 4], quad as u32 % 4);
+                    d.store_opened(to.add(64 * quad), open(quad), open(quad + 1));
+                }
+                continue;
+            }
+            if bits == Bits::Three {
+                let (lower, third) = ([d.load(from), d.load(from.add(64))], d.load(from.add(q6_k::THIRD_AT)));
+                for quad in (0..8).step_by(2) {
+                    let open = |quad: usize| d.three(lower[quad / 4], third, quad as u32);
+                    d.store_opened(to.add(64 * quad), open(quad), open(quad + 1));
+                }
+                continue;
+            }
             let upper = [d.load(from.add(q6_k::UPPER_AT)), d.load(from.add(q6_k::UPPER_AT + 64))];
             for i in [0, 2] {
                 let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
@@ -385,10 +421,21 @@ unsafe fn tile<
         let opened = t.opened.wrapping_add(block * OPEN_BYTES);
         // SAFETY: the block exists in all operands.
         unsafe {
+            let mut own = ZEROS;
             let starts = match PARTS {
+                2 if t.bits == Bits::Three => {
+                    let start = |r| *record.start6(part, r) / halves::THREES_IN_SIX;
+                    own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = start(r));
+                    own.as_ptr()
+                }
+                2 if t.bits == Bits::UTwo => ZEROS.as_ptr(),
                 2 => record.start6(part, 0),
                 _ => match t.bits {
                     Bits::Four => record.start4(0),
+                    Bits::Five => {
+                        own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = 2 * *record.start4(r));
+                        own.as_ptr()
+                    }
                     Bits::UFour | Bits::UFive => ZEROS.as_ptr(),
                     _ => record.start8(0),
                 },
@@ -406,16 +453,24 @@ unsafe fn tile<
                 if BLOCK_SCALES { d.load_group(t.scales.add(g * GROUP_SCALES + at * GROUP)) } else { d.zero() }
             });
             let taken: [D::Group; G] = std::array::from_fn(|g| {
-                if LESS { d.load_group(t.scales.add(g * GROUP_SCALES + LESS_AT + at * GROUP)) } else { d.zero() }
+                if LESS {
+                    d.load_group(t.scales.add(g * GROUP_SCALES + PARTS * LESS_AT + at * GROUP))
+                } else {
+                    d.zero()
+                }
             });
             for (r, sums) in sums.into_iter().enumerate() {
                 let x = *record.scale(r);
+                let less = match PARTS {
+                    2 => less_of_half(x, *record.start6(part, r)),
+                    _ => *record.less(r),
+                };
                 for (g, (sum, w)) in sums.into_iter().zip(scales).enumerate() {
                     let to = t.to.add((r * G + g) * GROUP);
                     let (sum, before) = (d.to_float(sum), d.load_group(to));
                     let after =
                         if BLOCK_SCALES { d.fma(sum, d.mul_splat(w, x), before) } else { d.fma_splat(sum, x, before) };
-                    d.store_group(to, if LESS { d.fma_splat(taken[g], *record.less(r), after) } else { after });
+                    d.store_group(to, if LESS { d.fma_splat(taken[g], less, after) } else { after });
                 }
             }
         }

@@ -9,7 +9,7 @@ use super::super::super::float::Float;
 use super::super::super::packed::{Bits, Packed, Scales};
 use super::super::super::rows::{RowElem, RowMat};
 use super::super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, pairs};
-use super::super::super::{k_blocks, q6_k};
+use super::super::super::{block_values, k_blocks, q6_k};
 use super::chunk_steps;
 
 /// Tiles `step0 .. step0 + steps` along `k` of the outputs `n0 .. n0 + 16`, two tiles apart. Scales of rows are left out:
@@ -25,8 +25,10 @@ pub(super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, t
             for step in 0..steps {
                 let to = to.add(2 * step * TILE_BYTES);
                 match packed.packing().bits {
-                    Bits::Six => six(packed, n0 / TILE_ROWS, step0 + step, to),
-                    bits @ (Bits::Four | Bits::Eight) => block(packed, bits, n0 / TILE_ROWS, step0 + step, to),
+                    bits if packed.packing().by_halves() => halves(packed, bits, n0 / TILE_ROWS, step0 + step, to),
+                    bits @ (Bits::Four | Bits::Five | Bits::Nonlinear | Bits::Eight) => {
+                        block(packed, bits, n0 / TILE_ROWS, step0 + step, to)
+                    }
                     bits => k_block(packed, bits, n0 / TILE_ROWS, step0 + step, to),
                 }
             }
@@ -58,7 +60,7 @@ pub(super) fn ask(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, [part, par
     }
 }
 
-/// A block of 4 or 8 bits.
+/// A block with one scale.
 ///
 /// # Safety
 /// As [`tiles`].
@@ -73,39 +75,126 @@ unsafe fn block(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut 
             Scales::Row => _mm512_set1_ps(1.0),
             Scales::Block => _mm512_cvtph_ps(_mm256_loadu_si256(group.add(packing.scale_at(0, block)).cast())),
         };
-        if bits == Bits::Eight {
-            let grid = Grid::new(8, 128, scale);
-            for quad in 0..8 {
-                let values = _mm512_loadu_si512(from.add(64 * quad).cast());
-                let values = _mm512_xor_si512(values, _mm512_set1_epi8(i8::MIN));
-                grid.store::<15, 7, 31, 23>(values, to.add(128 * quad));
+        match bits {
+            Bits::Eight => {
+                let grid = Grid::new(8, 128, scale);
+                for quad in 0..8 {
+                    let values = _mm512_loadu_si512(from.add(64 * quad).cast());
+                    let values = _mm512_xor_si512(values, _mm512_set1_epi8(i8::MIN));
+                    grid.store::<15, 7, 31, 23>(values, to.add(128 * quad));
+                }
             }
-        } else {
-            let grid = Grid::new(4, 8, scale);
-            for quad in 0..4 {
-                let both = _mm512_loadu_si512(from.add(64 * quad).cast());
-                grid.store::<19, 11, 3, 27>(both, to.add(128 * quad));
-                grid.store::<15, 7, 31, 23>(both, to.add(128 * (quad + 4)));
+            Bits::Five => fives(&Grid::new(5, 16, scale), from, block_values::NIBBLES, to),
+            Bits::Nonlinear => levels(&Grid::new(8, 128, scale), from, to),
+            _ => {
+                let grid = Grid::new(4, 8, scale);
+                for quad in 0..4 {
+                    let both = _mm512_loadu_si512(from.add(64 * quad).cast());
+                    grid.store::<19, 11, 3, 27>(both, to.add(128 * quad));
+                    grid.store::<15, 7, 31, 23>(both, to.add(128 * (quad + 4)));
+                }
             }
         }
     }
 }
 
-/// A block of 6 bits.
+/// The eight quads of a block of 5 bits; the fifth ones begin at `fifth_at`.
+///
+/// # Safety
+/// The block is readable at `from`, a tile is writable at `to`, and the CPU has the features.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
+unsafe fn fives(grid: &Grid, from: *const u8, fifth_at: usize, to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // The fifth bit of quad `i` is at bit `i` of its byte, and goes to bit 4.
+        let mut upper = _mm512_loadu_si512(from.add(fifth_at).cast());
+        for quad in 0..8 {
+            let lower = _mm512_loadu_si512(from.add(64 * (quad % 4)).cast());
+            let lower = low_bits(if quad < 4 { lower } else { _mm512_srli_epi16::<4>(lower) });
+            let fifth = _mm512_and_si512(_mm512_slli_epi16::<4>(upper), _mm512_set1_epi8(0x10));
+            upper = _mm512_srli_epi16::<1>(upper);
+            grid.store::<18, 10, 2, 26>(_mm512_or_si512(lower, fifth), to.add(128 * quad));
+        }
+    }
+}
+
+/// The eight quads of a block of levels.
+///
+/// # Safety
+/// As [`fives`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
+unsafe fn levels(grid: &Grid, from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let table = _mm512_broadcast_i32x4(_mm_loadu_si128(k_blocks::LEVELS.as_ptr().cast()));
+        let table = _mm512_xor_si512(table, _mm512_set1_epi8(i8::MIN));
+        for quad in 0..4 {
+            let both = _mm512_loadu_si512(from.add(64 * quad).cast());
+            grid.store::<15, 7, 31, 23>(_mm512_shuffle_epi8(table, low_bits(both)), to.add(128 * quad));
+            let high = low_bits(_mm512_srli_epi16::<4>(both));
+            grid.store::<15, 7, 31, 23>(_mm512_shuffle_epi8(table, high), to.add(128 * (quad + 4)));
+        }
+    }
+}
+
+/// The lower four bits of each byte.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn low_bits(v: __m512i) -> __m512i {
+    _mm512_and_si512(v, _mm512_set1_epi8(15))
+}
+
+/// A block with a step for each half, less its minima if it has some.
 ///
 /// # Safety
 /// As [`tiles`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
-unsafe fn six(w: Packed<'_>, group: usize, block: usize, to: *mut u8) {
+unsafe fn halves(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut u8) {
     const BLOCKS: usize = q6_k::STRETCH / TILE_K;
     // SAFETY: the group has this stretch and block.
     unsafe {
-        let stretch = w.group(group).add(block / BLOCKS * q6_k::STRETCH_BYTES);
-        let from = stretch.add(q6_k::BLOCKS_AT + block % BLOCKS * q6_k::BLOCK_BYTES);
+        let stretch = w.group(group).add(block / BLOCKS * q6_k::stretch_bytes(bits));
+        let from = stretch.add(q6_k::blocks_at(bits) + block % BLOCKS * q6_k::block_bytes(bits));
         let row_scales = _mm512_loadu_ps(stretch.cast());
         for half in 0..2 {
-            let steps = _mm_loadu_si128(stretch.add(q6_k::STEPS_AT + (2 * (block % BLOCKS) + half) * TILE_ROWS).cast());
+            let sub = 2 * (block % BLOCKS) + half;
+            if bits == Bits::UTwo {
+                let numbers = |stretch: *const u8| {
+                    let (at, upper) = q6_k::nibbles(sub);
+                    let steps = _mm_loadu_si128(stretch.add(at).cast());
+                    let steps = if upper { _mm_srli_epi16::<4>(steps) } else { steps };
+                    let steps = _mm_and_si128(steps, _mm_set1_epi8(15));
+                    _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), _mm512_loadu_ps(stretch.cast()))
+                };
+                let less = match w.minima(group) {
+                    Some(minima) => numbers(minima.add(block / BLOCKS * q6_k::stretch_bytes(Bits::HalfMinima))),
+                    None => _mm512_setzero_ps(),
+                };
+                let grid = Grid::new(2, 0, numbers(stretch)).less(less);
+                // Two bits of quad `i` of the half are at bit `2 * i`.
+                let mut lower = _mm512_loadu_si512(from.add(64 * half).cast());
+                for i in 0..4 {
+                    grid.store::<21, 13, 5, 29>(lower, to.add(128 * (4 * half + i)));
+                    lower = _mm512_srli_epi16::<2>(lower);
+                }
+                continue;
+            }
+            let steps = _mm_loadu_si128(stretch.add(q6_k::STEPS_AT + sub * TILE_ROWS).cast());
             let scale = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), row_scales);
+            if bits == Bits::Three {
+                let grid = Grid::new(3, q6_k::OFFSET_OF_THREE, scale);
+                // Two bits of quad `i` of the half are at bit `2 * i`; the third one, of all quads, goes from bit `quad` to bit 2.
+                let mut lower = _mm512_loadu_si512(from.add(64 * half).cast());
+                let third = _mm512_loadu_si512(from.add(q6_k::THIRD_AT).cast());
+                let mut third = if half == 0 { third } else { _mm512_srli_epi16::<4>(third) };
+                for i in 0..4 {
+                    let two = _mm512_and_si512(lower, _mm512_set1_epi8(3));
+                    let high = _mm512_and_si512(_mm512_slli_epi16::<2>(third), _mm512_set1_epi8(4));
+                    (lower, third) = (_mm512_srli_epi16::<2>(lower), _mm512_srli_epi16::<1>(third));
+                    grid.store::<20, 12, 4, 28>(_mm512_or_si512(two, high), to.add(128 * (4 * half + i)));
+                }
+                continue;
+            }
             let grid = Grid::new(6, q6_k::OFFSET, scale);
             let mut upper = _mm512_loadu_si512(from.add(q6_k::UPPER_AT + 64 * half).cast());
             for i in 0..4 {
@@ -140,37 +229,17 @@ unsafe fn k_block(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mu
             Some(minima) => numbers(minima.add(block / BLOCKS * k_blocks::BLOCKS_AT)),
             None => _mm512_setzero_ps(),
         };
-        let low = |v| _mm512_and_si512(v, _mm512_set1_epi8(15));
-        if bits == Bits::UFour {
-            let grid = Grid::new(4, 0, scale).less(less);
-            for quad in 0..4 {
-                let both = _mm512_loadu_si512(from.add(64 * quad).cast());
-                grid.store::<19, 11, 3, 27>(both, to.add(128 * quad));
-                grid.store::<15, 7, 31, 23>(both, to.add(128 * (quad + 4)));
+        match bits {
+            Bits::UFour => {
+                let grid = Grid::new(4, 0, scale).less(less);
+                for quad in 0..4 {
+                    let both = _mm512_loadu_si512(from.add(64 * quad).cast());
+                    grid.store::<19, 11, 3, 27>(both, to.add(128 * quad));
+                    grid.store::<15, 7, 31, 23>(both, to.add(128 * (quad + 4)));
+                }
             }
-            return;
-        }
-        if bits == Bits::UFive {
-            let grid = Grid::new(5, 0, scale).less(less);
-            // The fifth bit of quad `i` is at bit `i` of its byte, and goes to bit 4.
-            let mut upper = _mm512_loadu_si512(from.add(k_blocks::NIBBLES).cast());
-            for quad in 0..8 {
-                let lower = _mm512_loadu_si512(from.add(64 * (quad % 4)).cast());
-                let lower = low(if quad < 4 { lower } else { _mm512_srli_epi16::<4>(lower) });
-                let fifth = _mm512_and_si512(_mm512_slli_epi16::<4>(upper), _mm512_set1_epi8(0x10));
-                upper = _mm512_srli_epi16::<1>(upper);
-                grid.store::<18, 10, 2, 26>(_mm512_or_si512(lower, fifth), to.add(128 * quad));
-            }
-            return;
-        }
-        let grid = Grid::new(8, 128, scale);
-        let table = _mm512_broadcast_i32x4(_mm_loadu_si128(k_blocks::LEVELS.as_ptr().cast()));
-        let table = _mm512_xor_si512(table, _mm512_set1_epi8(i8::MIN));
-        for quad in 0..4 {
-            let both = _mm512_loadu_si512(from.add(64 * quad).cast());
-            grid.store::<15, 7, 31, 23>(_mm512_shuffle_epi8(table, low(both)), to.add(128 * quad));
-            let high = low(_mm512_srli_epi16::<4>(both));
-            grid.store::<15, 7, 31, 23>(_mm512_shuffle_epi8(table, high), to.add(128 * (quad + 4)));
+            Bits::UFive => fives(&Grid::new(5, 0, scale).less(less), from, k_blocks::NIBBLES, to),
+            _ => levels(&Grid::new(8, 128, scale), from, to),
         }
     }
 }

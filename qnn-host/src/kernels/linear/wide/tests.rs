@@ -19,7 +19,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 18] = [
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
     Kind::Bytes,
@@ -31,8 +31,13 @@ const KINDS: [Kind; 13] = [
     Kind::Packed(Packing::ALL[5]),
     Kind::Packed(Packing::ALL[6]),
     Kind::Packed(Packing::ALL[7]),
+    Kind::Packed(Packing::ALL[8]),
+    Kind::Packed(Packing::ALL[9]),
+    Kind::Packed(Packing::ALL[10]),
+    Kind::Packed(Packing::ALL[11]),
     Kind::Less(Packing::ALL[5]),
     Kind::Less(Packing::ALL[6]),
+    Kind::Less(Packing::ALL[11]),
 ];
 
 /// Weights and what they stand for.
@@ -52,7 +57,7 @@ impl Weights {
             Kind::Packed(packing) => packed_numbers(packing, n, k, seed),
             Kind::Less(packing) => {
                 let (bytes, values) = packed_numbers(packing, n, k, seed);
-                (bytes, less(&values, &packed_minima(n, k, seed).1))
+                (bytes, less(&values, &packed_minima(packing, n, k, seed).1))
             }
             Kind::Bytes => {
                 let bytes: Vec<i8> = numbers(n * k, seed).iter().map(|x| (x * 15.0) as i8).collect();
@@ -60,7 +65,11 @@ impl Weights {
                 (bytes.into_iter().map(i8::cast_unsigned).collect(), values)
             }
         };
-        Self { kind, bytes, scales, minima: packed_minima(n, k, seed).0, values }
+        let minima = match kind {
+            Kind::Less(packing) => packed_minima(packing, n, k, seed).0,
+            _ => Vec::new(),
+        };
+        Self { kind, bytes, scales, minima, values }
     }
 
     fn mat(&self, n: usize, k: usize) -> Mat<'_> {

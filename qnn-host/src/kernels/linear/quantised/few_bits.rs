@@ -1,0 +1,127 @@
+//! Weights of 5 bits and levels of 4, in blocks with one scale, as in Q5_0 and IQ4_NL: products with few rows of `X`, which
+//! [`super::direct`] uses, and what [`super::tiled`] opens for many.
+
+use super::super::super::block_values::{NIBBLES, block_bytes};
+use super::super::super::k_blocks::LEVELS;
+use super::super::super::packed::{Bits, SCALES_BYTES};
+use super::super::super::simd::Simd;
+use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
+use super::super::finish::MAX_CHUNK;
+use super::AHEAD;
+use super::acts::Record;
+use super::tiled::OPEN_BYTES;
+
+/// One group of weights, of 5 bits if `FIVE`, times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
+///
+/// Safe to run while the group at `weights` and the panel of `rows` at `acts` have `blocks` blocks (an even number), and `to`
+/// has space.
+pub(super) struct Group<const FIVE: bool> {
+    pub(super) weights: *const u8,
+    pub(super) acts: *const u8,
+    pub(super) rows: usize,
+    pub(super) blocks: usize,
+    pub(super) to: *mut f32,
+}
+
+impl<const FIVE: bool> DotPiece for Group<FIVE> {
+    #[inline(always)]
+    unsafe fn run<D: Dot>(self, d: D) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.rows {
+                1 => self.times::<D, 1>(d, 1, 0),
+                2 => self.times::<D, 2>(d, 2, 0),
+                4 if D::TILE.1 >= 3 => self.times::<D, 4>(d, 4, 0),
+                8 if D::TILE.1 >= 3 => self.times::<D, 8>(d, 8, 0),
+                rows => (0..rows).step_by(2).for_each(|row| self.times::<D, 2>(d, rows, row)),
+            }
+        }
+    }
+}
+
+impl<const FIVE: bool> Group<FIVE> {
+    /// Rows `row .. row + R` of the panel's `rows`.
+    ///
+    /// # Safety
+    /// As [`Group`]; the rows exist.
+    #[inline(always)]
+    unsafe fn times<D: Dot, const R: usize>(&self, d: D, rows: usize, row: usize) {
+        let bytes = const { block_bytes(if FIVE { Bits::Five } else { Bits::Nonlinear }) };
+        let mut results = [d.zero(); R];
+        for stretch in 0..self.blocks / 2 {
+            let start = self.weights.wrapping_add(stretch * (SCALES_BYTES + 2 * bytes));
+            let ask = |at: usize| d.float().prefetch_l2(start.wrapping_add(at + AHEAD));
+            (0..SCALES_BYTES).step_by(64).for_each(ask);
+            for block in 0..2 {
+                let record = Record::at(self.acts, rows, 2 * stretch + block);
+                let at = SCALES_BYTES + block * bytes;
+                (at..at + bytes).step_by(64).for_each(ask);
+                // SAFETY: the stretch begins with its scales; the block exists in both operands.
+                unsafe {
+                    let from = start.add(at);
+                    let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
+                        d.sums(if FIVE { 2 * *record.start4(row + r) } else { *record.start8(row + r) })
+                    });
+                    let upper = d.load(if FIVE { from.add(NIBBLES) } else { from });
+                    // A run of unsigned weights has two quads for each of these.
+                    let run = const { few_quads(5) / 2 };
+                    for first in (0..4).step_by(run) {
+                        let begun = sums;
+                        if FIVE {
+                            sums = std::array::from_fn(|r| d.begin_few(begun[r]));
+                        }
+                        for i in first..first + run {
+                            let loaded = d.load(from.add(64 * i));
+                            for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
+                                let w = if FIVE { d.five(w, upper, quad as u32) } else { d.levels(w, &LEVELS) };
+                                for (r, sum) in sums.iter_mut().enumerate() {
+                                    let x = d.quad(record.quad(quad, row + r));
+                                    *sum = if FIVE { d.dot_few(*sum, w, x) } else { d.dot(*sum, w, x) };
+                                }
+                            }
+                        }
+                        if FIVE {
+                            sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
+                        }
+                    }
+                    // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
+                    let scales = d.load_group_f16(start.add(block * 2 * GROUP).cast());
+                    for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
+                        *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
+                    }
+                }
+            }
+        }
+        for (r, result) in results.into_iter().enumerate() {
+            // SAFETY: the products have space.
+            unsafe { d.store_group(self.to.add((row + r) * MAX_CHUNK), result) };
+        }
+    }
+}
+
+/// Opens `count` blocks (whole stretches) at `from`, and their scales.
+///
+/// # Safety
+/// They are readable, and what is opened writable, as [`super::tiled`] lays it out.
+#[inline(always)]
+pub(super) unsafe fn open<D: Dot>(d: D, bits: Bits, from: *const u8, count: usize, opened: *mut u8, scales: *mut f32) {
+    let bytes = block_bytes(bits);
+    let five = bits == Bits::Five;
+    for block in 0..count {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let start = from.add(block / 2 * (SCALES_BYTES + 2 * bytes));
+            d.store_group(scales.add(block * GROUP), d.load_group_f16(start.add(block % 2 * 2 * GROUP).cast()));
+            let (from, to) = (start.add(SCALES_BYTES + block % 2 * bytes), opened.add(block * OPEN_BYTES));
+            let upper = d.load(if five { from.add(NIBBLES) } else { from });
+            let open = |weights, quad: usize| {
+                if five { d.five(weights, upper, quad as u32) } else { d.levels(weights, &LEVELS) }
+            };
+            for i in [0, 2] {
+                let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
+                d.store_opened(to.add(64 * i), open(d.low(a), i), open(d.low(b), i + 1));
+                d.store_opened(to.add(64 * (i + 4)), open(d.high(a), i + 4), open(d.high(b), i + 5));
+            }
+        }
+    }
+}
