@@ -168,7 +168,7 @@ impl Printer {
     pub fn bar(&self, length: u64, what: &str, bytes: bool) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(Some(length), self.target());
         let style = ProgressStyle::with_template(if bytes {
-            "{msg:24} [{bar:32}] {bytes}/{total_bytes} {elapsed}, {eta} left"
+            "{msg:24} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {elapsed}, {eta} left"
         } else {
             "{msg:24} [{bar:32}] {pos}/{len} {elapsed}, {eta} left"
         });

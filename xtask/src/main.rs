@@ -16,6 +16,7 @@ mod kills;
 mod mutants;
 mod perplexity_check;
 mod qnn_runtime;
+mod random_gguf;
 mod random_model;
 mod tidy;
 mod vocab_check;

@@ -1,4 +1,4 @@
-//! `cargo xtask random-model SHAPE FOLDER`: a checkpoint of a known shape with random weights, for measurements of speed. It generates
+//! `cargo xtask random-model SHAPE FOLDER [--gguf]`: a checkpoint of a known shape with random weights, for measurements of speed. It generates
 //! nonsense, without repetitions for the most part.
 //!
 //! *Weights*: bfloat16 with a random sign and mantissa and one of two exponents, so that a gigabyte takes seconds; the seed is fixed.
@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::random_gguf;
+
 /// A shape, and where it goes.
 #[derive(clap::Args)]
 pub struct RandomModelArgs {
@@ -18,10 +20,15 @@ pub struct RandomModelArgs {
     shape: ShapeName,
     /// A folder that is not there yet.
     folder: PathBuf,
+    /// Write `model.gguf` in Q4_0, with a head in Q6_K, instead of a Hugging Face folder in bfloat16.
+    #[arg(long)]
+    gguf: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ShapeName {
+    /// Llama-3.1-8B: 32 layers of 4,096, a vocabulary of 128,256.
+    Llama8b,
     /// Llama-3.2-1B: 16 layers of 2,048, a vocabulary of 128,256.
     Llama1b,
     /// Qwen2.5-0.5B: 24 layers of 896, a vocabulary of 151,936; without its biases.
@@ -30,18 +37,19 @@ enum ShapeName {
     Smol135m,
 }
 
-struct Shape {
-    hidden: usize,
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-    ffn: usize,
-    vocab: usize,
+pub(crate) struct Shape {
+    pub(crate) hidden: usize,
+    pub(crate) layers: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) ffn: usize,
+    pub(crate) vocab: usize,
 }
 
 impl ShapeName {
     fn shape(self) -> Shape {
         match self {
+            Self::Llama8b => Shape { hidden: 4_096, layers: 32, heads: 32, kv_heads: 8, ffn: 14_336, vocab: 128_256 },
             Self::Llama1b => Shape { hidden: 2_048, layers: 16, heads: 32, kv_heads: 8, ffn: 8_192, vocab: 128_256 },
             Self::Qwen05b => Shape { hidden: 896, layers: 24, heads: 14, kv_heads: 2, ffn: 4_864, vocab: 151_936 },
             Self::Smol135m => Shape { hidden: 576, layers: 30, heads: 9, kv_heads: 3, ffn: 1_536, vocab: 49_152 },
@@ -55,10 +63,29 @@ pub fn run(args: &RandomModelArgs) -> Result<()> {
     ensure!(!folder.exists(), "`{}` exists", folder.display());
     fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
     let shape = args.shape.shape();
+    if args.gguf {
+        return random_gguf::write(&shape, &folder.join("model.gguf"));
+    }
     let write = |name: &str, value: &Value| fs::write(folder.join(name), value.to_string());
     write("config.json", &config(&shape))?;
     write("tokenizer.json", &tokenizer(shape.vocab))?;
     weights(&shape, &mut BufWriter::new(File::create(folder.join("model.safetensors"))?))
+}
+
+/// SplitMix64 from a fixed seed.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new() -> Self {
+        Self(1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
 }
 
 fn config(shape: &Shape) -> Value {
@@ -117,7 +144,7 @@ fn weights(shape: &Shape, out: &mut impl Write) -> Result<()> {
     }
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(header.as_bytes())?;
-    let (mut state, mut bytes) = (1_u64, Vec::new());
+    let (mut random, mut bytes) = (Random::new(), Vec::new());
     for (_, shape) in &tensors {
         let n = shape.iter().product::<usize>();
         bytes.clear();
@@ -125,11 +152,8 @@ fn weights(shape: &Shape, out: &mut impl Write) -> Result<()> {
             bytes.extend(std::iter::repeat_n(0x3f80_u16.to_le_bytes(), n).flatten());
         }
         while bytes.len() < 2 * n {
-            // SplitMix64: four weights a draw.
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut word = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            word ^= word >> 31;
+            // Four weights a draw.
+            let word = random.next();
             for part in 0..4 {
                 let random = (word >> (16 * part)) as u16;
                 // Exponents 120 and 121 of 127: magnitudes of 1/128 to 1/32.

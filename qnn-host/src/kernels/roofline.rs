@@ -1,22 +1,22 @@
 //! Loops that do one thing only, for measuring how fast this CPU does it: reading memory, products of 8-bit values, f32
 //! multiply-adds.
 //!
-//! The 8-bit products run the register tile that the kernels have, on operands that stay in the first-level
-//! cache; a rate found here is what no kernel over [`Simd`] and [`Dot`] can pass.
+//! The 8-bit products run the register tile that the kernels have for weights of 4 bits, the fastest, on operands that stay in the
+//! first-level cache; a rate found here is what no kernel over [`Simd`] and [`Dot`] can pass.
 
 use std::hint::black_box;
 
 use super::isa::{dot_fn, simd_fn};
 use super::simd::Simd;
-use super::simd::dot::{Dot, DotPiece, GROUP};
+use super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 
 /// Vectors under way at a time in [`read`].
 const STREAMS: usize = 8;
 /// Bytes ahead of the read ones that [`read_ahead`] prefetches.
 const AHEAD: usize = 8192;
-/// Steps of a round of [`products`]; the operands of this number of steps fit in the first-level cache.
+/// Quads of the tile of [`products`]; its operands fit in the first-level cache.
 const QUADS: usize = 32;
-/// Rounds between two looks at the sums: few enough that they stay in 32 bits.
+/// Tiles of a round.
 const REPEATS: usize = 32;
 /// Largest register tile: rows of activations and groups of weights.
 const MOST: (usize, usize) = (4, 3);
@@ -65,8 +65,9 @@ fn read_by<S: Simd, const ASK: bool>(s: S, x: &[f32]) -> f32 {
 /// Operands of [`products`].
 #[repr(C, align(64))]
 pub(crate) struct Operands {
-    weights: [[[u8; 4 * GROUP]; MOST.1]; QUADS],
-    acts: [[[i8; 4]; MOST.0]; QUADS],
+    weights: [[[u8; 4 * GROUP]; QUADS]; MOST.1],
+    acts: [[i8; 4]; MOST.0 * QUADS],
+    starts: [i32; MOST.0],
     sums: [[f32; GROUP]; MOST.0 * MOST.1],
 }
 
@@ -74,8 +75,9 @@ impl Operands {
     /// Small values of both signs.
     pub(crate) fn new() -> Box<Self> {
         Box::new(Self {
-            weights: std::array::from_fn(|q| [std::array::from_fn(|i| ((q + i) % 16) as u8); MOST.1]),
-            acts: std::array::from_fn(|q| std::array::from_fn(|r| [1, -2, (q % 5) as i8 - 2, r as i8 - 3])),
+            weights: [std::array::from_fn(|q| std::array::from_fn(|i| ((q + i) % 16) as u8)); MOST.1],
+            acts: std::array::from_fn(|i| [1, -2, (i % 5) as i8 - 2, (i % 4) as i8 - 3]),
+            starts: [0; MOST.0],
             sums: [[0.0; GROUP]; MOST.0 * MOST.1],
         })
     }
@@ -122,23 +124,12 @@ impl<const R: usize, const G: usize> DotPiece for Rounds<'_, R, G> {
     unsafe fn run<D: Dot>(self, d: D) {
         const { assert!(R <= MOST.0 && G <= MOST.1) };
         let Self(operands, rounds) = self;
-        for _ in 0..rounds {
-            let mut sums = [[d.sums(0); G]; R];
-            for _ in 0..REPEATS {
-                // What may have changed must be read again: no product can be carried over from the round before.
-                let Operands { weights, acts, .. } = black_box(&*operands);
-                for (weights, acts) in weights.iter().zip(acts) {
-                    // SAFETY: 64 bytes each.
-                    let w: [D::Weights; G] = std::array::from_fn(|g| unsafe { d.load(weights[g].as_ptr()) });
-                    for (sums, x) in sums.iter_mut().zip(acts) {
-                        // SAFETY: 4 bytes.
-                        let x = unsafe { d.quad(x.as_ptr()) };
-                        for (sum, w) in sums.iter_mut().zip(w) {
-                            *sum = d.dot(*sum, w, x);
-                        }
-                    }
-                }
-            }
+        for _ in 0..rounds * REPEATS {
+            // What may have changed must be read again: no product can be carried over from the tile before.
+            let Operands { weights, acts, starts, .. } = black_box(&*operands);
+            let (weights, acts, starts) = (weights.as_ptr().cast(), acts.as_ptr().cast(), starts.as_ptr());
+            // SAFETY: the operands have `QUADS` quads of at least `R` rows and `G` groups, and as many starts.
+            let sums = unsafe { d.products::<R, G, { few_quads(4) }>(weights, 4 * GROUP * QUADS, acts, QUADS, starts) };
             for (to, sum) in operands.sums.iter_mut().zip(sums.into_iter().flatten()) {
                 // SAFETY: 16 numbers.
                 unsafe { d.store_group(to.as_mut_ptr(), d.to_float(sum)) };
