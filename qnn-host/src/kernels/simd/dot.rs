@@ -12,7 +12,7 @@ pub(crate) const GROUP: usize = 16;
 /// Numbers of a block of activations.
 pub(crate) const BLOCK: usize = 32;
 
-/// Quads of activations (-127 to 127) whose products with unsigned weights of so many bits, two in each sum, fit in 16 bits.
+/// Quads of activations (-127 to 127) whose products with unsigned weights of `bits` bits, two in each sum, fit in 16 bits.
 pub(crate) const fn few_quads(bits: u32) -> usize {
     match bits {
         2..=4 => 8,
