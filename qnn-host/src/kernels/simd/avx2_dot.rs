@@ -358,6 +358,8 @@ impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened, {
         op!([widen(sums[0], few[0]), widen(sums[1], few[1])])
     }
 
+    // Plain loops over places: closures of an array's `map` were compiled as calls, without the instructions.
+    #[allow(clippy::needless_range_loop)]
     #[inline(always)]
     unsafe fn products<const R: usize, const G: usize, const FEW: usize>(
         self,
@@ -374,10 +376,10 @@ impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened, {
             let x = |r: usize, quad: usize| self.quad(acts.add((quad * R + r) * 4));
             let zero = [_mm256_setzero_si256(); 2];
             let mut sums = [[zero; G]; R];
+            for r in 0..R {
+                sums[r] = [start(r); G];
+            }
             if FEW == 0 {
-                for r in 0..R {
-                    sums[r] = [start(r); G];
-                }
                 for quad in 0..quads {
                     for g in 0..G {
                         let w = load(g, quad);
@@ -386,24 +388,21 @@ impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened, {
                         }
                     }
                 }
-            } else {
-                for r in 0..R {
-                    sums[r] = [start(r); G];
-                }
-                for first in (0..quads).step_by(FEW) {
-                    let mut few = [[zero; G]; R];
-                    for quad in first..(first + FEW).min(quads) {
-                        for g in 0..G {
-                            let w = load(g, quad);
-                            for r in 0..R {
-                                few[r][g] = in_order(self.dot_few(few[r][g], w, x(r, quad)));
-                            }
+                return sums;
+            }
+            for first in (0..quads).step_by(FEW) {
+                let mut few = [[zero; G]; R];
+                for quad in first..(first + FEW).min(quads) {
+                    for g in 0..G {
+                        let w = load(g, quad);
+                        for r in 0..R {
+                            few[r][g] = in_order(self.dot_few(few[r][g], w, x(r, quad)));
                         }
                     }
-                    for r in 0..R {
-                        for g in 0..G {
-                            sums[r][g] = self.end_few(sums[r][g], few[r][g]);
-                        }
+                }
+                for r in 0..R {
+                    for g in 0..G {
+                        sums[r][g] = self.end_few(sums[r][g], few[r][g]);
                     }
                 }
             }
