@@ -1,7 +1,7 @@
 //! Linear layers: `Y[m, n] = X[m, k] W[n, k]^T`, and what is fused with them (bias, SwiGLU gate, residual).
 //!
 //! Float weights are read as the graph stores them, a row for each output, in any [`super::Float`] type; so are signed bytes
-//! with a scale for each row. Packed ones of 3 to 8 bits are laid out as in [`super::packed`], and only they have `X`
+//! with a scale for each row. Packed ones of 2 to 8 bits are laid out as in [`super::packed`], and only they have `X`
 //! quantised. Sums are f32. A call takes several layers that read the same `X`, so that small ones
 //! (query, key, value) share one pass over the threads.
 //!

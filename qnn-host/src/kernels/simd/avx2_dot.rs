@@ -1,6 +1,6 @@
 //! [`Dot`] on AVX2: sixteen rows are two registers of eight. With AVX-VNNI a product of quads is one instruction per register.
 //!
-//! Without, one instruction multiplies unsigned with signed bytes and adds pairs in 16 bits. Weights of 4 to 6 bits are unsigned,
+//! Without, one instruction multiplies unsigned with signed bytes and adds pairs in 16 bits. Weights of 2 to 6 bits are unsigned,
 //! and sums of pairs stay there for a few quads: two instructions a quad, and two more to widen the sums at the end. Signed
 //! weights of 8 bits take five, of which two bring signs to the side that may have them.
 

@@ -168,7 +168,7 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         sums
     }
 
-    /// [`Dot::dot`] for weights that are 0 to 15, 31 or 63: what [`Dot::low`],
+    /// [`Dot::dot`] for weights that are 0 to 63 at the most: what [`Dot::low`],
     /// [`Dot::high`], [`Dot::two`], [`Dot::three`], [`Dot::five`] and [`Dot::six`] give.
     #[inline(always)]
     fn dot_few(self, few: Self::Sums, weights: Self::Weights, quad: Self::Quad) -> Self::Sums {
