@@ -169,6 +169,15 @@ impl FiniteCheck<'_> {
         Ok(())
     }
 
+    /// Checks `n` elements that are whole numbers times these: the first of them that is not finite makes the first element so.
+    pub(crate) fn pass_scaled(&mut self, n: usize, factors: &[f32]) -> Result<()> {
+        if let Some(bad) = factors.iter().find(|factor| !factor.is_finite()) {
+            return self.pass(&[*bad]);
+        }
+        self.done += n;
+        Ok(())
+    }
+
     /// Coordinates of the `at`-th element of the current run.
     pub(crate) fn index(&self, at: usize) -> Vec<usize> {
         let mut flat = self.done + at;

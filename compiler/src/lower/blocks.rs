@@ -117,11 +117,7 @@ impl BlockWriter {
         for block in raw.chunks_exact(format.bytes()) {
             let mut q = [0; BLOCK];
             let stored = format.unpack(block, &mut q).to_f32();
-            if stored.is_finite() {
-                finite.done += BLOCK
-            } else {
-                finite.pass(&[stored; BLOCK])?
-            }
+            finite.pass_scaled(BLOCK, &[stored])?;
             let scale = (f64::from(stored) * weight.scale) as f32;
             // The smallest float16 scales cannot be halved exactly: such blocks are rounded like any other.
             if f16::from_f32(scale).to_f32() == scale {
@@ -145,11 +141,7 @@ impl BlockWriter {
         for block in raw.chunks_exact(format.bytes()) {
             let (q, scales) = format.two_levels(block);
             for scale in scales {
-                if scale.is_finite() {
-                    finite.done += BLOCK / 2;
-                } else {
-                    finite.pass(&[scale; BLOCK / 2])?;
-                }
+                finite.pass_scaled(BLOCK / 2, &[scale])?;
                 self.scales.push(((f64::from(scale) * weight.scale) as f32, 0));
             }
             self.bytes.extend(q.map(i8::cast_unsigned));
@@ -169,11 +161,7 @@ impl BlockWriter {
         for block in raw.chunks_exact(format.bytes()) {
             let parts = format.half_steps(block);
             for scale in parts.scales {
-                if scale.is_finite() && parts.unit.is_finite() {
-                    finite.done += BLOCK / 2;
-                } else {
-                    finite.pass(&[if parts.unit.is_finite() { scale } else { parts.unit }; BLOCK / 2])?;
-                }
+                finite.pass_scaled(BLOCK / 2, &[parts.unit, scale])?;
                 self.scales.push(scaled(scale));
             }
             self.push_values(&parts.q);
@@ -196,11 +184,7 @@ impl BlockWriter {
             let steps = format.steps(block);
             let unit = steps.minima.map_or(0.0, |(_, unit)| unit);
             for (scale, q) in steps.scales.into_iter().zip(steps.q.as_chunks::<BLOCK>().0) {
-                if scale.is_finite() && unit.is_finite() {
-                    finite.done += BLOCK;
-                } else {
-                    finite.pass(&[if unit.is_finite() { scale } else { unit }; BLOCK])?;
-                }
+                finite.pass_scaled(BLOCK, &[unit, scale])?;
                 self.push(scaled(scale).0, q);
             }
             if let Some((minima, unit)) = steps.minima {
