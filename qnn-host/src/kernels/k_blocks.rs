@@ -15,8 +15,8 @@
 //!         16 rows x 4 bytes                         5 bits only, the fifth: of quad i at bit i
 //! ```
 
+use super::half_blocks::{Unfit, factors};
 use super::packed::Bits;
-use super::q6_k::{Unfit, factors};
 use super::simd::dot::{BLOCK, GROUP};
 
 /// Columns of a stretch.

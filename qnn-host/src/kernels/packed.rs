@@ -15,7 +15,7 @@
 //! block   512 bytes with 8 bits, 320 with 5, 256 with 4       see `block_values.rs`
 //! ```
 //!
-//! Values of 6, 3 and 2 bits have steps and scales of their own, and longer stretches: see `q6_k.rs`. So have unsigned ones and levels as in
+//! Values of 6, 3 and 2 bits have steps and scales of their own, and longer stretches: see `half_blocks.rs`. So have unsigned ones and levels as in
 //! IQ4_XS, the former perhaps with minima beside them: see `k_blocks.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
@@ -25,7 +25,7 @@ use std::fmt;
 
 use half::f16;
 
-use super::q6_k::{self, Unfit};
+use super::half_blocks::{self, Unfit};
 pub(crate) use super::simd::dot::{BLOCK, GROUP};
 use super::{block_values, k_blocks};
 
@@ -140,7 +140,7 @@ impl Packing {
 
     pub(super) fn block_bytes(self) -> usize {
         match self.bits {
-            bits if q6_k::are_of(bits) => q6_k::block_bytes(bits),
+            bits if half_blocks::are_of(bits) => half_blocks::block_bytes(bits),
             bits if k_blocks::are_of(bits) => k_blocks::block_bytes(bits),
             bits => block_values::block_bytes(bits),
         }
@@ -148,7 +148,7 @@ impl Packing {
 
     pub(super) fn stretch_header(self) -> usize {
         match (self.bits, self.scales) {
-            (bits, _) if q6_k::are_of(bits) => q6_k::blocks_at(bits),
+            (bits, _) if half_blocks::are_of(bits) => half_blocks::blocks_at(bits),
             (bits, _) if k_blocks::are_of(bits) => k_blocks::BLOCKS_AT,
             (_, Scales::Block) => SCALES_BYTES,
             (_, Scales::Row) => 0,
@@ -158,8 +158,8 @@ impl Packing {
     /// Columns of a stretch.
     pub(super) fn stretch_cols(self) -> usize {
         match self.bits {
-            Bits::HalfMinima => q6_k::STRETCH / q6_k::SUB,
-            bits if q6_k::are_of(bits) => q6_k::STRETCH,
+            Bits::HalfMinima => half_blocks::STRETCH / half_blocks::SUB,
+            bits if half_blocks::are_of(bits) => half_blocks::STRETCH,
             Bits::Minima => k_blocks::BLOCKS,
             bits if k_blocks::are_of(bits) => k_blocks::STRETCH,
             _ => STRETCH,
@@ -176,7 +176,7 @@ impl Packing {
 
     /// Whether scales are those of 16 columns, so that products are summed up for each half of a block.
     pub(crate) fn by_halves(self) -> bool {
-        q6_k::are_of(self.bits)
+        half_blocks::are_of(self.bits)
     }
 
     /// Whether minima may be taken off such weights.
@@ -200,7 +200,7 @@ impl Packing {
 
     /// Columns of weights that share a minimum.
     pub fn minimum_cols(self) -> usize {
-        if self.by_halves() { q6_k::SUB } else { BLOCK }
+        if self.by_halves() { half_blocks::SUB } else { BLOCK }
     }
 
     /// Where block `block` of the group that begins at 0 begins.
@@ -221,8 +221,8 @@ impl Packing {
     pub fn scales_of_row(self, cols: usize) -> usize {
         match (self.bits, self.scales) {
             (_, Scales::Row) => 1,
-            (Bits::HalfMinima, _) => cols.div_ceil(q6_k::STRETCH / q6_k::SUB),
-            (bits, _) if q6_k::are_of(bits) => cols.div_ceil(q6_k::SUB),
+            (Bits::HalfMinima, _) => cols.div_ceil(half_blocks::STRETCH / half_blocks::SUB),
+            (bits, _) if half_blocks::are_of(bits) => cols.div_ceil(half_blocks::SUB),
             (Bits::Minima, _) => cols.div_ceil(k_blocks::BLOCKS),
             _ => cols.div_ceil(BLOCK),
         }
@@ -326,9 +326,9 @@ impl<'a> Packed<'a> {
         self.values_of_row(row, to);
         let minima = &self.minima[row / GROUP * self.minima_bytes()..][..self.minima_bytes()];
         for (minima, to) in minima.chunks_exact(k_blocks::BLOCKS_AT).zip(to.chunks_mut(k_blocks::STRETCH)) {
-            let (shared, mut less) = (self.packing.minimum_cols(), [0.0; q6_k::STRETCH / q6_k::SUB]);
+            let (shared, mut less) = (self.packing.minimum_cols(), [0.0; half_blocks::STRETCH / half_blocks::SUB]);
             if self.packing.by_halves() {
-                q6_k::read(Bits::HalfMinima, minima, row % GROUP, &mut less);
+                half_blocks::read(Bits::HalfMinima, minima, row % GROUP, &mut less);
             } else {
                 k_blocks::read(Bits::Minima, minima, row % GROUP, &mut less[..k_blocks::BLOCKS]);
             }
@@ -342,7 +342,7 @@ impl<'a> Packed<'a> {
         let (packing, row) = (self.packing, row % GROUP);
         if packing.by_halves() {
             let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(packing.stretch_cols()));
-            stretches.for_each(|(stretch, to)| q6_k::read(packing.bits, stretch, row, to));
+            stretches.for_each(|(stretch, to)| half_blocks::read(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -484,7 +484,7 @@ impl<'a> Packer<'a> {
         let parts = values.chunks(cols).zip(scales.chunks(per_stretch));
         for (i, (stretch, (values, scales))) in group.chunks_exact_mut(packing.stretch_bytes()).zip(parts).enumerate() {
             let written = match packing.bits {
-                bits if q6_k::are_of(bits) => q6_k::write(bits, stretch, row % GROUP, values, scales),
+                bits if half_blocks::are_of(bits) => half_blocks::write(bits, stretch, row % GROUP, values, scales),
                 bits => k_blocks::write(bits, stretch, row % GROUP, values, scales),
             };
             written.map_err(|unfit| match unfit {

@@ -2,8 +2,8 @@
 
 use half::f16;
 
+use super::half_blocks::{self, SUB};
 use super::packed::{BLOCK, Bits, Packed, Packing, Scales};
-use super::q6_k::{self, SUB};
 use super::simd::dot::GROUP;
 use super::{block_values, k_blocks};
 use crate::bytes::Bytes;
@@ -42,8 +42,10 @@ impl Portable {
             (_, Scales::Row) => {
                 return Err(("a packing with a scale for each block".to_owned(), format!("{packing:?}")));
             }
-            (Bits::HalfMinima, Scales::Block) => self.block == q6_k::STRETCH / SUB,
-            (bits, Scales::Block) if q6_k::are_of(bits) => self.block == SUB && self.cols.is_multiple_of(q6_k::STRETCH),
+            (Bits::HalfMinima, Scales::Block) => self.block == half_blocks::STRETCH / SUB,
+            (bits, Scales::Block) if half_blocks::are_of(bits) => {
+                self.block == SUB && self.cols.is_multiple_of(half_blocks::STRETCH)
+            }
             (Bits::Minima, Scales::Block) => self.block == k_blocks::BLOCKS,
             (bits, Scales::Block) if k_blocks::are_of(bits) => {
                 self.block == BLOCK && self.cols.is_multiple_of(k_blocks::STRETCH)
@@ -117,7 +119,7 @@ impl Packed<'_> {
         let row = row % GROUP;
         if packing.by_halves() {
             let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(packing.stretch_cols()));
-            stretches.for_each(|(stretch, to)| q6_k::values_of(packing.bits, stretch, row, to));
+            stretches.for_each(|(stretch, to)| half_blocks::values_of(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -140,7 +142,7 @@ impl Packed<'_> {
         if packing.by_halves() {
             let per_stretch = packing.scales_of_row(packing.stretch_cols());
             let stretches = group.chunks_exact(packing.stretch_bytes()).zip(to.chunks_mut(per_stretch));
-            stretches.for_each(|(stretch, to)| q6_k::scales_of(packing.bits, stretch, row, to));
+            stretches.for_each(|(stretch, to)| half_blocks::scales_of(packing.bits, stretch, row, to));
             return;
         }
         if k_blocks::are_of(packing.bits) {
@@ -210,11 +212,11 @@ mod tests {
             let (bits, block) = [
                 (Bits::Four, 32), (Bits::Eight, 32), (Bits::Six, SUB), (Bits::Four, 64), (Bits::UFour, 32),
                 (Bits::UFive, 32), (Bits::Levels, 32), (Bits::Minima, k_blocks::BLOCKS),
-                (Bits::Five, 32), (Bits::Nonlinear, 64), (Bits::Three, SUB), (Bits::UTwo, SUB), (Bits::HalfMinima, q6_k::STRETCH / SUB),
+                (Bits::Five, 32), (Bits::Nonlinear, 64), (Bits::Three, SUB), (Bits::UTwo, SUB), (Bits::HalfMinima, half_blocks::STRETCH / SUB),
             ][form];
             let packing = Packing { bits, scales: Scales::Block };
             let whole = matches!(bits, Bits::Six | Bits::Three | Bits::UTwo | Bits::UFour | Bits::UFive | Bits::Levels);
-            let cols = if whole { q6_k::STRETCH * blocks } else { block * blocks };
+            let cols = if whole { half_blocks::STRETCH * blocks } else { block * blocks };
             for halves in [false, matches!(bits, Bits::Four | Bits::UFour | Bits::UTwo)] {
                 let portable = Portable { rows, cols, block, halves };
                 let (values, scales) = matrix(packing, portable, seed);

@@ -22,8 +22,8 @@ use crate::graph::op::Op;
 use crate::graph::scalar::{BinaryOp, ReduceOp};
 use crate::graph::shared::SharedConstants;
 use crate::graph::typed::{Constant, Node, Source, TypedGraph, ValueId};
+use crate::kernels::half_blocks::SUB;
 use crate::kernels::packed::{BLOCK, Packing};
-use crate::kernels::q6_k::SUB;
 
 /// Rewrites the differences.
 pub(crate) fn join(net: &mut TypedGraph, shared: &SharedConstants) {

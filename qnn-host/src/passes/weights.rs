@@ -9,8 +9,8 @@ use crate::graph::op::Op;
 use crate::graph::shared::{Derived, SharedConstants};
 use crate::graph::typed::{Constant, Source, TypedGraph, Value, ValueId};
 use crate::ir::{BlockScales, Dtype, Quant};
+use crate::kernels::half_blocks::{self, STRETCH, SUB, factors, factors_of};
 use crate::kernels::packed::{BLOCK, Bits, GROUP, Packer, Packing, Scales};
-use crate::kernels::q6_k::{self, STRETCH, SUB, factors, factors_of};
 use crate::kernels::{block_values, k_blocks};
 use half::f16;
 
@@ -81,7 +81,7 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
             return fits_halves(constant, Bits::UTwo, scales, offsets, cols).then_some(packing(Bits::UTwo));
         }
         (Dtype::UFixed8, MINIMA_OF_HALVES) => {
-            let small = constant.bytes.iter().all(|&q| q6_k::holds(Bits::HalfMinima, q.cast_signed()));
+            let small = constant.bytes.iter().all(|&q| half_blocks::holds(Bits::HalfMinima, q.cast_signed()));
             let fits = small && cols.is_multiple_of(block) && offsets.iter().all(|&o| o == 0);
             return fits.then_some(Packing::HALF_MINIMA);
         }
@@ -134,7 +134,7 @@ fn fits_halves(constant: &Constant, bits: Bits, scales: &BlockScales, offsets: &
     }
     // Two values of four bits may share a byte.
     let halves = constant.dtype == Dtype::UFixed4;
-    let fits = |q: u8| q6_k::holds(bits, q.cast_signed());
+    let fits = |q: u8| half_blocks::holds(bits, q.cast_signed());
     let small = constant.bytes.iter().all(|&q| if halves { fits(q & 15) && fits(q >> 4) } else { fits(q) });
     let parts = |first: usize| -> [f32; STRETCH / SUB] { std::array::from_fn(|i| scales.get(first + i)) };
     small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors_of(bits, &parts(first)).is_some())

@@ -80,15 +80,16 @@ pub unsafe fn linear(
             return;
         }
         let packed = layers.iter().filter(|l| l.weights.packed().is_some()).count();
-        let bits = |six| layers.iter().any(|l| l.weights.packed().is_some_and(|w| w.packing().by_halves() == six));
-        let (others, six) = (bits(false), bits(true));
+        let bits =
+            |by_halves| layers.iter().any(|l| l.weights.packed().is_some_and(|w| w.packing().by_halves() == by_halves));
+        let (others, by_halves) = (bits(false), bits(true));
         if others {
             quantised::run(isa, worker, &job, false);
         }
-        if others && six {
+        if others && by_halves {
             worker.barrier();
         }
-        if six {
+        if by_halves {
             quantised::run(isa, worker, &job, true);
         }
         if packed > 0 && packed < layers.len() {
@@ -109,10 +110,10 @@ fn check(layer: &Linear<'_>, m: usize, k: usize) {
     fits(&layer.weights, &layer.bias);
     if let Some(gate) = &layer.gate {
         fits(&gate.weights, &gate.bias);
-        let six = |w: &Mat<'_>| w.packed().map(|w| w.packing().by_halves());
+        let by_halves = |w: &Mat<'_>| w.packed().map(|w| w.packing().by_halves());
         assert_eq!(
-            six(&gate.weights),
-            six(&layer.weights),
+            by_halves(&gate.weights),
+            by_halves(&layer.weights),
             "a gate is packed as its layer is, with scales for each 16 or others"
         );
     }

@@ -13,7 +13,7 @@
 //! Weights enter products as unsigned numbers, 4 (3 bits), 8 (4 bits), 16 (5 bits), 32 (6 bits) or, on some CPUs, 128 (8 bits) too large;
 //! the starts of the sums make up for it. Missing rows and columns are zeros.
 
-use super::super::super::q6_k;
+use super::super::super::half_blocks;
 use super::super::super::simd::dot::{BLOCK, Dot};
 use super::super::Job;
 
@@ -70,22 +70,22 @@ impl Record {
         self.start.wrapping_add(self.rows * (BLOCK + 12) + 4 * row).cast()
     }
 
-    /// A row's start of sums of one half of the block with 6-bit weights, in place of the others.
+    /// A row's start of sums of one half of the block with weights that have a scale for each 16, in place of the others: of those of 6 bits, the farthest from 0.
     #[inline(always)]
-    pub(super) fn start6(&self, half: usize, row: usize) -> *const i32 {
+    pub(super) fn start_of_half(&self, half: usize, row: usize) -> *const i32 {
         if half == 0 { self.start4(row) } else { self.start8(row) }
     }
 }
 
 /// What minima of half a block are multiplied with, by a row's scale and its start of the half's sums: as [`Record::less`] for a block.
 #[inline(always)]
-pub(super) fn less_of_half(scale: f32, start6: i32) -> f32 {
-    const ONE: f32 = 1.0 / q6_k::OFFSET as f32;
+pub(super) fn less_of_half(scale: f32, start_of_half: i32) -> f32 {
+    const ONE: f32 = 1.0 / half_blocks::OFFSET as f32;
     // A division by a power of two is exact.
-    scale * (start6 as f32 * ONE)
+    scale * (start_of_half as f32 * ONE)
 }
 
-/// Quantises rows `row0 .. row0 + rows` into the panel at `to`, for weights of 6 bits or for others.
+/// Quantises rows `row0 .. row0 + rows` into the panel at `to`, for weights with scales for each 16 or for others.
 ///
 /// # Safety
 /// `to` begins at a multiple of 4, and `len_bytes(rows, blocks)` bytes are writable there.
@@ -96,7 +96,7 @@ pub(super) unsafe fn quantize<D: Dot>(
     row0: usize,
     rows: usize,
     blocks: usize,
-    six: bool,
+    by_halves: bool,
     to: *mut u8,
 ) {
     let real = job.m.saturating_sub(row0).min(rows);
@@ -121,9 +121,9 @@ pub(super) unsafe fn quantize<D: Dot>(
                     record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
                 }
                 record.scale(row).cast_mut().write(scale);
-                let starts = if six {
+                let starts = if by_halves {
                     let first = quantised[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum::<i32>();
-                    [-q6_k::OFFSET * first, -q6_k::OFFSET * (sum - first)]
+                    [-half_blocks::OFFSET * first, -half_blocks::OFFSET * (sum - first)]
                 } else {
                     [-8 * sum, -D::BYTE_OFFSET * sum]
                 };

@@ -8,7 +8,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::{Record, len_bytes};
-use super::{AHEAD, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, k_blocks, packed, q6_k};
+use super::{AHEAD, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks, packed};
 use crate::pool::Worker;
 
 /// Bytes of weights of a task, about. Threads take runs of them: each change of place interrupts the stream from memory.
@@ -21,18 +21,18 @@ pub(super) unsafe fn run<D: Dot>(
     d: D,
     worker: Worker<'_>,
     job: &Job<'_>,
-    six: bool,
+    by_halves: bool,
     acts: *const u8,
     rows: usize,
     blocks: usize,
 ) {
     let chunk_of = |weights: Packed<'_>| (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP) * GROUP;
     let tasks_of = |weights: Packed<'_>| weights.rows().div_ceil(chunk_of(weights));
-    let all = job.layers.iter().filter_map(|layer| packed(layer, six)).map(tasks_of).sum();
+    let all = job.layers.iter().filter_map(|layer| packed(layer, by_halves)).map(tasks_of).sum();
     let mut run = worker.take_run(all);
     let mut first = 0;
     for layer in job.layers {
-        let Some(weights) = packed(layer, six) else { continue };
+        let Some(weights) = packed(layer, by_halves) else { continue };
         let n = weights.rows();
         let chunk = chunk_of(weights);
         let tasks = tasks_of(weights);
@@ -92,17 +92,43 @@ unsafe fn products<D: Dot>(
             let acts = acts.add(len_bytes(panel * rows, blocks));
             let to = to.add(panel * rows * MAX_CHUNK + i);
             match (packing.bits, packing.scales) {
-                (Bits::Six, _) => {
-                    d.outline(q6_k::Group::<{ q6_k::SIX }, false> { weights, minima, acts, rows, blocks, to })
-                }
+                (Bits::Six, _) => d.outline(half_blocks::Group::<{ half_blocks::SIX }, false> {
+                    weights,
+                    minima,
+                    acts,
+                    rows,
+                    blocks,
+                    to,
+                }),
                 (Bits::Three, _) => {
-                    d.outline(q6_k::Group::<{ q6_k::THREE }, false> { weights, minima, acts, rows, blocks, to });
+                    d.outline(half_blocks::Group::<{ half_blocks::THREE }, false> {
+                        weights,
+                        minima,
+                        acts,
+                        rows,
+                        blocks,
+                        to,
+                    });
                 }
                 (Bits::UTwo, _) if minima.is_some() => {
-                    d.outline(q6_k::Group::<{ q6_k::TWO }, true> { weights, minima, acts, rows, blocks, to });
+                    d.outline(half_blocks::Group::<{ half_blocks::TWO }, true> {
+                        weights,
+                        minima,
+                        acts,
+                        rows,
+                        blocks,
+                        to,
+                    });
                 }
                 (Bits::UTwo, _) => {
-                    d.outline(q6_k::Group::<{ q6_k::TWO }, false> { weights, minima, acts, rows, blocks, to });
+                    d.outline(half_blocks::Group::<{ half_blocks::TWO }, false> {
+                        weights,
+                        minima,
+                        acts,
+                        rows,
+                        blocks,
+                        to,
+                    });
                 }
                 (Bits::HalfMinima, _) => unreachable!("minima are no weights"),
                 (Bits::UFour | Bits::UFive | Bits::Levels | Bits::Minima, _) => {

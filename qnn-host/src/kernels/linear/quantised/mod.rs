@@ -10,16 +10,16 @@
 mod acts;
 mod direct;
 mod few_bits;
+mod half_blocks;
 mod k_blocks;
-mod q6_k;
 #[cfg(test)]
 mod tests;
 mod tiled;
 
 use super::super::Isa;
+use super::super::half_blocks as halves;
 use super::super::isa::dot_fn;
 use super::super::packed::{Packed, STRETCH};
-use super::super::q6_k as six_bits;
 use super::super::simd::dot::{BLOCK, Dot};
 use super::{Job, Linear};
 use crate::pool::Worker;
@@ -47,16 +47,16 @@ fn is_small(m: usize, k: usize) -> bool {
     m <= DIRECT_ROWS && m * k <= SMALL_X
 }
 
-/// Blocks along `k`, in whole stretches of weights with scales for each 16 (`six`: those of 6 bits are of this kind) or of others.
-fn blocks(k: usize, six: bool) -> usize {
-    let stretch = if six { six_bits::STRETCH } else { STRETCH };
+/// Blocks along `k`, in whole stretches of weights with scales for each 16 (`by_halves`) or of others.
+fn blocks(k: usize, by_halves: bool) -> usize {
+    let stretch = if by_halves { halves::STRETCH } else { STRETCH };
     k.div_ceil(stretch) * (stretch / BLOCK)
 }
 
 /// A layer's weights, if they are packed and have scales for each 16, or others, as asked.
 #[inline(always)]
-fn packed<'a>(layer: &Linear<'a>, six: bool) -> Option<Packed<'a>> {
-    layer.weights.packed().filter(|w| w.packing().by_halves() == six)
+fn packed<'a>(layer: &Linear<'a>, by_halves: bool) -> Option<Packed<'a>> {
+    layer.weights.packed().filter(|w| w.packing().by_halves() == by_halves)
 }
 
 dot_fn! {
@@ -64,16 +64,16 @@ dot_fn! {
     ///
     /// # Safety
     /// As [`super::linear`], operands and scratch checked.
-    pub(super) unsafe fn run(worker: Worker<'_>, job: &Job<'_>, six: bool) = body
+    pub(super) unsafe fn run(worker: Worker<'_>, job: &Job<'_>, by_halves: bool) = body
 }
 
 /// # Safety
 /// As [`run`].
 #[inline(always)]
-unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, six: bool) {
+unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, by_halves: bool) {
     let scratch = job.scratch.ptr();
     let scratch = scratch.wrapping_add(scratch.align_offset(4 * LINE));
-    let blocks = blocks(job.k, six);
+    let blocks = blocks(job.k, by_halves);
     let direct = job.m <= if D::TILE.1 >= 3 { DIRECT_PANELS * DIRECT_ROWS } else { DIRECT_ROWS };
     let rows = if direct { job.m.next_power_of_two().min(DIRECT_ROWS) } else { D::TILE.0 };
     let panels = job.m.div_ceil(rows);
@@ -87,17 +87,17 @@ unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, six: bool) {
         let mut panel = if small { 0 } else { worker.take() };
         while panel < panels {
             let to = to.cast::<u8>().add(acts::len_bytes(panel * rows, blocks));
-            acts::quantize(d, job, panel * rows, rows, blocks, six, to);
+            acts::quantize(d, job, panel * rows, rows, blocks, by_halves, to);
             panel = if small { panel + 1 } else { worker.take() };
         }
         if !small {
             worker.barrier();
         }
         if direct {
-            direct::run(d, worker, job, six, to.cast(), rows, blocks);
+            direct::run(d, worker, job, by_halves, to.cast(), rows, blocks);
         } else {
             let own = scratch.add(quantised + worker.index() * tiled::THREAD_LEN);
-            tiled::run(d, worker, job, six, to.cast(), blocks, own);
+            tiled::run(d, worker, job, by_halves, to.cast(), blocks, own);
         }
     }
 }

@@ -8,11 +8,11 @@
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, few_quads};
-use super::super::super::{k_blocks, q6_k};
+use super::super::super::{half_blocks, k_blocks};
 use super::super::finish::{Affine, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes, less_of_half};
-use super::{few_bits, packed, q6_k as halves};
+use super::{few_bits, half_blocks as halves, packed};
 use crate::pool::Worker;
 
 /// Most groups of a task.
@@ -45,7 +45,7 @@ pub(super) unsafe fn run<D: Dot>(
     d: D,
     worker: Worker<'_>,
     job: &Job<'_>,
-    six: bool,
+    by_halves: bool,
     acts: *const u8,
     blocks: usize,
     own: *mut f32,
@@ -54,7 +54,7 @@ pub(super) unsafe fn run<D: Dot>(
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
-        let Some(weights) = packed(layer, six) else { continue };
+        let Some(weights) = packed(layer, by_halves) else { continue };
         let n = weights.rows();
         let tasks = n.div_ceil(chunk);
         while task < first + tasks {
@@ -261,17 +261,19 @@ unsafe fn open_halves<D: Dot>(
     unsafe {
         for (part, from) in std::iter::once(from).chain(minima).enumerate() {
             let row_scales = d.load_group(from.cast());
-            for sub in 0..q6_k::STRETCH / q6_k::SUB {
+            for sub in 0..half_blocks::STRETCH / half_blocks::SUB {
                 let steps = match bits {
-                    Bits::UTwo => d.load_group_u4(from.add(q6_k::nibbles(sub).0), q6_k::nibbles(sub).1),
-                    _ => d.load_group_i8(from.add(q6_k::STEPS_AT + sub * GROUP).cast()),
+                    Bits::UTwo => d.load_group_u4(from.add(half_blocks::nibbles(sub).0), half_blocks::nibbles(sub).1),
+                    _ => d.load_group_i8(from.add(half_blocks::STEPS_AT + sub * GROUP).cast()),
                 };
                 d.store_group(scales.add(2 * part * LESS_AT + sub * GROUP), d.mul(steps, row_scales));
             }
         }
-        for block in 0..q6_k::STRETCH / BLOCK {
-            let (from, to) =
-                (from.add(q6_k::blocks_at(bits) + block * q6_k::block_bytes(bits)), opened.add(block * OPEN_BYTES));
+        for block in 0..half_blocks::STRETCH / BLOCK {
+            let (from, to) = (
+                from.add(half_blocks::blocks_at(bits) + block * half_blocks::block_bytes(bits)),
+                opened.add(block * OPEN_BYTES),
+            );
             if bits == Bits::UTwo {
                 let lower = [d.load(from), d.load(from.add(64))];
                 for quad in (0..8).step_by(2) {
@@ -281,14 +283,14 @@ unsafe fn open_halves<D: Dot>(
                 continue;
             }
             if bits == Bits::Three {
-                let (lower, third) = ([d.load(from), d.load(from.add(64))], d.load(from.add(q6_k::THIRD_AT)));
+                let (lower, third) = ([d.load(from), d.load(from.add(64))], d.load(from.add(half_blocks::THIRD_AT)));
                 for quad in (0..8).step_by(2) {
                     let open = |quad: usize| d.three(lower[quad / 4], third, quad as u32);
                     d.store_opened(to.add(64 * quad), open(quad), open(quad + 1));
                 }
                 continue;
             }
-            let upper = [d.load(from.add(q6_k::UPPER_AT)), d.load(from.add(q6_k::UPPER_AT + 64))];
+            let upper = [d.load(from.add(half_blocks::UPPER_AT)), d.load(from.add(half_blocks::UPPER_AT + 64))];
             for i in [0, 2] {
                 let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
                 let (at, next) = (i as u32, i as u32 + 1);
@@ -424,12 +426,12 @@ unsafe fn tile<
             let mut own = ZEROS;
             let starts = match PARTS {
                 2 if t.bits == Bits::Three => {
-                    let start = |r| *record.start6(part, r) / halves::THREES_IN_SIX;
+                    let start = |r| *record.start_of_half(part, r) / halves::THREES_IN_SIX;
                     own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = start(r));
                     own.as_ptr()
                 }
                 2 if t.bits == Bits::UTwo => ZEROS.as_ptr(),
-                2 => record.start6(part, 0),
+                2 => record.start_of_half(part, 0),
                 _ => match t.bits {
                     Bits::Four => record.start4(0),
                     Bits::Five => {
@@ -462,7 +464,7 @@ unsafe fn tile<
             for (r, sums) in sums.into_iter().enumerate() {
                 let x = *record.scale(r);
                 let less = match PARTS {
-                    2 => less_of_half(x, *record.start6(part, r)),
+                    2 => less_of_half(x, *record.start_of_half(part, r)),
                     _ => *record.less(r),
                 };
                 for (g, (sum, w)) in sums.into_iter().zip(scales).enumerate() {

@@ -9,7 +9,7 @@ use super::super::super::float::Float;
 use super::super::super::packed::{Bits, Packed, Scales};
 use super::super::super::rows::{RowElem, RowMat};
 use super::super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, pairs};
-use super::super::super::{block_values, k_blocks, q6_k};
+use super::super::super::{block_values, half_blocks, k_blocks};
 use super::chunk_steps;
 
 /// Tiles `step0 .. step0 + steps` along `k` of the outputs `n0 .. n0 + 16`, two tiles apart. Scales of rows are left out:
@@ -150,24 +150,24 @@ fn low_bits(v: __m512i) -> __m512i {
 /// As [`tiles`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
 unsafe fn halves(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut u8) {
-    const BLOCKS: usize = q6_k::STRETCH / TILE_K;
+    const BLOCKS: usize = half_blocks::STRETCH / TILE_K;
     // SAFETY: the group has this stretch and block.
     unsafe {
-        let stretch = w.group(group).add(block / BLOCKS * q6_k::stretch_bytes(bits));
-        let from = stretch.add(q6_k::blocks_at(bits) + block % BLOCKS * q6_k::block_bytes(bits));
+        let stretch = w.group(group).add(block / BLOCKS * half_blocks::stretch_bytes(bits));
+        let from = stretch.add(half_blocks::blocks_at(bits) + block % BLOCKS * half_blocks::block_bytes(bits));
         let row_scales = _mm512_loadu_ps(stretch.cast());
         for half in 0..2 {
             let sub = 2 * (block % BLOCKS) + half;
             if bits == Bits::UTwo {
                 let numbers = |stretch: *const u8| {
-                    let (at, upper) = q6_k::nibbles(sub);
+                    let (at, upper) = half_blocks::nibbles(sub);
                     let steps = _mm_loadu_si128(stretch.add(at).cast());
                     let steps = if upper { _mm_srli_epi16::<4>(steps) } else { steps };
                     let steps = _mm_and_si128(steps, _mm_set1_epi8(15));
                     _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), _mm512_loadu_ps(stretch.cast()))
                 };
                 let less = match w.minima(group) {
-                    Some(minima) => numbers(minima.add(block / BLOCKS * q6_k::stretch_bytes(Bits::HalfMinima))),
+                    Some(minima) => numbers(minima.add(block / BLOCKS * half_blocks::stretch_bytes(Bits::HalfMinima))),
                     None => _mm512_setzero_ps(),
                 };
                 let grid = Grid::new(2, 0, numbers(stretch)).less(less);
@@ -179,13 +179,13 @@ unsafe fn halves(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut
                 }
                 continue;
             }
-            let steps = _mm_loadu_si128(stretch.add(q6_k::STEPS_AT + sub * TILE_ROWS).cast());
+            let steps = _mm_loadu_si128(stretch.add(half_blocks::STEPS_AT + sub * TILE_ROWS).cast());
             let scale = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(steps)), row_scales);
             if bits == Bits::Three {
-                let grid = Grid::new(3, q6_k::OFFSET_OF_THREE, scale);
+                let grid = Grid::new(3, half_blocks::OFFSET_OF_THREE, scale);
                 // Two bits of quad `i` of the half are at bit `2 * i`; the third one, of all quads, goes from bit `quad` to bit 2.
                 let mut lower = _mm512_loadu_si512(from.add(64 * half).cast());
-                let third = _mm512_loadu_si512(from.add(q6_k::THIRD_AT).cast());
+                let third = _mm512_loadu_si512(from.add(half_blocks::THIRD_AT).cast());
                 let mut third = if half == 0 { third } else { _mm512_srli_epi16::<4>(third) };
                 for i in 0..4 {
                     let two = _mm512_and_si512(lower, _mm512_set1_epi8(3));
@@ -195,8 +195,8 @@ unsafe fn halves(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut
                 }
                 continue;
             }
-            let grid = Grid::new(6, q6_k::OFFSET, scale);
-            let mut upper = _mm512_loadu_si512(from.add(q6_k::UPPER_AT + 64 * half).cast());
+            let grid = Grid::new(6, half_blocks::OFFSET, scale);
+            let mut upper = _mm512_loadu_si512(from.add(half_blocks::UPPER_AT + 64 * half).cast());
             for i in 0..4 {
                 let lower = _mm512_loadu_si512(from.add(64 * i).cast());
                 let lower = if half == 0 { lower } else { _mm512_srli_epi16::<4>(lower) };

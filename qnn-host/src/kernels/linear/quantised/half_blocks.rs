@@ -1,9 +1,9 @@
 //! Few rows of `X` times weights of 6, 3 or 2 bits, which [`super::direct`] uses for them.
 
-use super::super::super::packed::Bits;
-use super::super::super::q6_k::{
+use super::super::super::half_blocks::{
     OFFSET, OFFSET_OF_THREE, STEPS_AT, STRETCH, THIRD_AT, UPPER_AT, block_bytes, blocks_at, nibbles, stretch_bytes,
 };
+use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
@@ -28,7 +28,7 @@ const fn bits_of(kind: u8) -> Bits {
 
 /// One group of weights of a kind, less minima if `LESS`, times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
 ///
-/// Safe to run while the group at `weights` and the panel of `rows` at `acts` (quantised for 6 bits) have `blocks` blocks, whole
+/// Safe to run while the group at `weights` and the panel of `rows` at `acts` (quantised for scales of 16) have `blocks` blocks, whole
 /// stretches, and so have minima if `LESS`, and `to` has space.
 pub(super) struct Group<const KIND: u8, const LESS: bool> {
     pub(super) weights: *const u8,
@@ -96,7 +96,7 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
                     for half in 0..2 {
                         let upper = d.load(start.add(at + if KIND == SIX { UPPER_AT + 64 * half } else { 0 }));
                         let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
-                            let start = *record.start6(half, row + r);
+                            let start = *record.start_of_half(half, row + r);
                             d.sums(match KIND {
                                 SIX => start,
                                 THREE => start / THREES_IN_SIX,
@@ -135,7 +135,7 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
                         for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
                             *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
                             if LESS {
-                                let less = less_of_half(*record.scale(row + r), *record.start6(half, row + r));
+                                let less = less_of_half(*record.scale(row + r), *record.start_of_half(half, row + r));
                                 *result = d.fma_splat(taken, less, *result);
                             }
                         }
