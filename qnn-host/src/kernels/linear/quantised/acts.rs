@@ -70,7 +70,8 @@ impl Record {
         self.start.wrapping_add(self.rows * (BLOCK + 12) + 4 * row).cast()
     }
 
-    /// A row's start of sums of one half of the block with weights that have a scale for each 16, in place of the others: of those of 6 bits, the farthest from 0.
+    /// A row's start of sums of one half of the block, where weights have a scale for each 16, in place of the others: as weights of 6 bits
+    /// need it.
     #[inline(always)]
     pub(super) fn start_of_half(&self, half: usize, row: usize) -> *const i32 {
         if half == 0 { self.start4(row) } else { self.start8(row) }
