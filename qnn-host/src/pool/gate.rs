@@ -6,7 +6,7 @@
 //! `door` notifies only after it is really waiting.
 
 use std::hint;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,30 +14,36 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Gate {
-    number: AtomicU32,
+    number: AtomicU64,
     sleepers: AtomicU32,
     door: Mutex<()>,
     wake: Condvar,
 }
 
 impl Gate {
-    pub(super) fn get(&self) -> u32 {
+    pub(super) fn get(&self) -> u64 {
         self.number.load(Ordering::Acquire)
     }
 
     /// Sets the number while no thread waits.
-    pub(super) fn set(&self, number: u32) {
+    pub(super) fn set(&self, number: u64) {
         self.number.store(number, Ordering::SeqCst);
     }
 
+    /// Sets the number to another one and wakes sleepers.
+    pub(super) fn change(&self, number: u64) {
+        self.number.store(number, Ordering::SeqCst);
+        self.wake_sleepers();
+    }
+
     /// Adds (wrapping) and wakes sleepers.
-    pub(super) fn add(&self, n: u32) {
+    pub(super) fn add(&self, n: u64) {
         self.number.fetch_add(n, Ordering::SeqCst);
         self.wake_sleepers();
     }
 
     /// Subtracts (wrapping) and wakes sleepers.
-    pub(super) fn sub(&self, n: u32) {
+    pub(super) fn sub(&self, n: u64) {
         self.number.fetch_sub(n, Ordering::SeqCst);
         self.wake_sleepers();
     }
@@ -49,11 +55,13 @@ impl Gate {
         }
     }
 
-    /// Returns the number as soon as `done` holds for it: spins for `spin`, then sleeps.
-    pub(super) fn wait(&self, spin: Duration, done: impl Fn(u32) -> bool) -> u32 {
-        if let Some(number) = self.spin(spin, &done) {
-            return number;
-        }
+    /// Returns the number as soon as `done` holds for it, and how long that took: spins for `spin`, then sleeps. The shortest
+    /// waits, for which a look at the clock would be long, count as none.
+    pub(super) fn wait(&self, spin: Duration, done: impl Fn(u64) -> bool) -> (u64, Duration) {
+        let since = match self.spin(spin, &done) {
+            Ok(seen) => return seen,
+            Err(since) => since,
+        };
         let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let number = loop {
@@ -64,10 +72,11 @@ impl Gate {
             door = self.wake.wait(door).unwrap_or_else(PoisonError::into_inner);
         };
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        number
+        (number, since.elapsed())
     }
 
-    fn spin(&self, spin: Duration, done: &impl Fn(u32) -> bool) -> Option<u32> {
+    /// What [`Gate::wait`] returns, or since when it waits if `spin` is over.
+    fn spin(&self, spin: Duration, done: &impl Fn(u64) -> bool) -> Result<(u64, Duration), Instant> {
         /// Looks between two glances at the clock: a clock read costs as much as a few pauses.
         const LOOKS: u32 = 16;
         let mut since = None;
@@ -75,15 +84,16 @@ impl Gate {
             for _ in 0..LOOKS {
                 let number = self.get();
                 if done(number) {
-                    return Some(number);
+                    return Ok((number, since.map_or(Duration::ZERO, |since: Instant| since.elapsed())));
                 }
                 if spin.is_zero() {
-                    return None;
+                    return Err(Instant::now());
                 }
                 hint::spin_loop();
             }
-            if since.get_or_insert_with(Instant::now).elapsed() >= spin {
-                return None;
+            let since = *since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= spin {
+                return Err(since);
             }
         }
     }

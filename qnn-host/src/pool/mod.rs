@@ -8,33 +8,39 @@
 //! *Invariants*: one `run` at a time (clients wait for each other); a worker touches the closure only between the
 //! start of a run and its own countdown; `run` returns, or unwinds, only after every worker counted down.
 //!
+//! *A busy machine*: [`Pool::run_of`] leaves threads out that would keep the others waiting ([`Muster`]).
+//!
 //! *Traps*: a `run` inside a `run` is not parallel: the inner closure runs inline, as thread 0 of 1.
 
 mod gate;
+mod muster;
 mod pin;
 mod split;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashSet;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
 use gate::Gate;
 
 /// Most threads that a client may ask for.
 pub const MAX_THREADS: usize = 1024;
-/// [`Worker::take_run`] takes this part of a thread's fair share of what is left: a thread that is held up holds no more.
-const RUNS_EACH: usize = 2;
+/// Bits of the number of a run that hold how many threads take part: [`MAX_THREADS`] fit.
+const COUNT_BITS: u32 = 16;
+
+pub use muster::Muster;
 pub use pin::{cores, shown};
 pub use split::share;
+pub use worker::Worker;
 
 /// How to make a [`Pool`].
 #[derive(Clone, Debug)]
@@ -65,19 +71,6 @@ pub struct Pool {
     turn: Mutex<()>,
 }
 
-/// One thread's view of a run: which thread it is, of how many, the barrier between them, and the tasks they share out.
-///
-/// Barriers cut a run into *phases*. In each phase [`Worker::take`] counts from 0 again.
-#[derive(Clone, Copy)]
-pub struct Worker<'a> {
-    index: usize,
-    count: usize,
-    /// The next task of this phase.
-    next: &'a Line,
-    /// `None` when the closure runs inline.
-    shared: Option<&'a Shared>,
-}
-
 /// A counter that shares no cache line with anything else.
 #[derive(Default)]
 #[repr(align(128))]
@@ -90,13 +83,17 @@ struct Shared {
     spin: Duration,
     /// The closure of the current run. Written by the caller while no worker runs, read by workers after `start`.
     task: UnsafeCell<Option<*const Task<'static>>>,
-    /// Counts runs; workers wait for it to move.
+    /// The number of the run, and in the lowest [`COUNT_BITS`] how many threads take part; workers wait for it to move.
     start: Gate,
+    /// Threads that take part in the current run: for those that do.
+    count: AtomicUsize,
     /// Workers still running; the caller waits for 0.
     running: Gate,
     /// Generation of the barrier; waiters wait for it to move.
     barrier: Gate,
-    arrived: AtomicU32,
+    arrived: AtomicUsize,
+    /// Nanoseconds of this run for which threads waited [`muster::LATE`] or longer.
+    waited: AtomicU64,
     /// The next task of this phase.
     next: Line,
     /// A thread of this run panicked: barriers unwind.
@@ -121,6 +118,22 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Sets [`INSIDE`] until it is dropped, by a panic too.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Self {
+        INSIDE.set(true);
+        Self
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
+}
+
 impl Pool {
     /// Starts the threads.
     ///
@@ -138,9 +151,11 @@ impl Pool {
             spin: if threads > cores { Duration::ZERO } else { options.spin },
             task: UnsafeCell::new(None),
             start: Gate::default(),
+            count: AtomicUsize::new(0),
             running: Gate::default(),
             barrier: Gate::default(),
-            arrived: AtomicU32::new(0),
+            arrived: AtomicUsize::new(0),
+            waited: AtomicU64::new(0),
             next: Line::default(),
             broken: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -180,20 +195,50 @@ impl Pool {
     /// # Panics
     /// When `task` panics on any thread: with the payload of one of them, after all threads have left the closure.
     pub fn run(&self, task: &(dyn Fn(Worker<'_>) + Sync)) {
-        let inline = || task(Worker { index: 0, count: 1, next: &Line::default(), shared: None });
-        if INSIDE.get() {
-            return inline();
+        self.run_on(self.threads(), task);
+    }
+
+    /// As [`Pool::run`], on as many of the threads as `muster` takes, which learns from the time of each such run. For work
+    /// that is done again and again, each with a `muster` of its own.
+    ///
+    /// # Panics
+    /// As [`Pool::run`].
+    pub fn run_of(&self, muster: &Muster, task: &(dyn Fn(Worker<'_>) + Sync)) {
+        if INSIDE.get() || self.threads() == 1 {
+            return self.run(task);
         }
-        if self.shared.threads == 1 {
+        let began = Instant::now();
+        let count = muster.count(self.threads(), began);
+        let waited = self.run_on(count, task);
+        let now = Instant::now();
+        muster.ran(now, self.threads(), count, now - began, waited);
+    }
+
+    /// Calls `task` on the first `count` threads; how long they waited for each other, all waits together.
+    fn run_on(&self, count: usize, task: &(dyn Fn(Worker<'_>) + Sync)) -> Duration {
+        let inline = |team| {
+            task(Worker { index: 0, count: 1, team, next: &Line::default(), shared: None });
+            Duration::ZERO
+        };
+        if INSIDE.get() {
+            return inline(1);
+        }
+        let team = self.threads();
+        if team == 1 {
             let _home = self.home.and_then(pin::Pinned::to);
-            return inline();
+            return inline(team);
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let _home = self.home.and_then(pin::Pinned::to);
         let shared = &*self.shared;
-        shared.publish(task);
+        if count == 1 {
+            let _inside = Inside::enter();
+            return inline(team);
+        }
+        shared.publish(count, task);
         let mine = catch_unwind(AssertUnwindSafe(|| shared.enter(0, task)));
-        shared.running.wait(shared.spin, |left| left == 0);
+        let (_, last) = shared.running.wait(shared.spin, |left| left == 0);
+        shared.count_wait(last);
         let theirs = shared.payload.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (mine, theirs) {
             (Ok(()), None) => {}
@@ -201,6 +246,7 @@ impl Pool {
             (Err(payload), Some(_)) if !payload.is::<BrokenBarrier>() => resume_unwind(payload),
             (_, Some(payload)) => resume_unwind(payload),
         }
+        Duration::from_nanos(shared.waited.load(Ordering::Relaxed))
     }
 
     /// Calls `body` with each of `0..n` once, spread over the threads as they become free; `n == 1` runs inline.
@@ -215,7 +261,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.start.add(1);
+        self.shared.start.add(1 << COUNT_BITS);
         for worker in self.workers.drain(..) {
             // A worker catches its task's panic, so it ends without an error, and `Drop` could not return one.
             let _ = worker.join();
@@ -229,88 +275,43 @@ impl fmt::Debug for Pool {
     }
 }
 
-impl Worker<'_> {
-    /// Which thread this is, from 0 (the caller).
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// How many threads run the closure.
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Waits until every thread of the run arrived, and begins a new phase. All must call it equally often.
-    ///
-    /// # Panics
-    /// Unwinds, without a message, when another thread of the run panicked.
-    pub fn barrier(&self) {
-        match self.shared {
-            Some(shared) => shared.meet(),
-            None => self.next.0.store(0, Ordering::Relaxed),
-        }
-    }
-
-    /// The next number of this phase: each of 0, 1, 2, ... goes to one thread only. A phase has one such sequence, so
-    /// put a barrier between two loops that use it.
-    pub fn take(&self) -> usize {
-        self.next.0.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The next tasks of `0..n` for this thread, from the same sequence as [`Worker::take`]: many at first, so that neighbours in
-    /// memory are read in one stream, and single ones at the end, so that threads end together. Empty when none is left.
-    pub fn take_run(&self, n: usize) -> Range<usize> {
-        let mut run = n..n;
-        let some = |next| {
-            run = next..next + n.saturating_sub(next).div_ceil(RUNS_EACH * self.count);
-            (next < n).then_some(run.end)
-        };
-        match self.next.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, some) {
-            Ok(_) => run,
-            Err(_) => n..n,
-        }
-    }
-
-    /// The tasks of `0..n` that fall to this thread, taken one by one as it becomes free (see [`Worker::take`]).
-    pub fn tasks(&self, n: usize) -> impl Iterator<Item = usize> + '_ {
-        std::iter::from_fn(move || Some(self.take()).filter(|&task| task < n))
-    }
-
-    /// This thread's contiguous share of `0..n`, in multiples of `unit` (see [`share`]).
-    pub fn share(&self, n: usize, unit: usize) -> Range<usize> {
-        share(n, unit, self.index, self.count)
-    }
-}
-
 impl Shared {
-    /// Lends `task` to the workers. The caller must wait for `running` to reach 0 before the borrow ends.
-    fn publish(&self, task: &Task<'_>) {
+    /// Lends `task` to the first `count - 1` workers. The caller must wait for `running` to reach 0 before the borrow ends.
+    fn publish(&self, count: usize, task: &Task<'_>) {
         let task: *const Task<'_> = task;
-        // SAFETY: only the lifetime in the type changes. `run`, the one caller, does not leave (by return or by unwinding)
+        // SAFETY: only the lifetime in the type changes. `run_on`, the one caller, does not leave (by return or by unwinding)
         // before `running` is 0, after which no worker uses the pointer.
         let task = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
-        // SAFETY: the caller holds `turn` and the last run has ended (`running` is 0), so no worker reads the cell now.
+        // SAFETY: the caller holds `turn` and the last run has ended (`running` is 0), so no worker reads the cell now: those that
+        // took no part in that run read it only when a number names them.
         unsafe { *self.task.get() = Some(task) };
+        self.count.store(count, Ordering::Relaxed);
         self.arrived.store(0, Ordering::Relaxed);
         self.next.0.store(0, Ordering::Relaxed);
+        self.waited.store(0, Ordering::Relaxed);
         self.broken.store(false, Ordering::Relaxed);
-        self.running.set(self.threads as u32 - 1);
-        self.start.add(1);
+        self.running.set(count as u64 - 1);
+        let number = (self.start.get() >> COUNT_BITS) + 1;
+        self.start.change(number << COUNT_BITS | count as u64);
     }
 
     /// The loop of worker `index`.
     fn work(&self, index: usize) {
         let mut seen = 0;
         loop {
-            seen = self.start.wait(self.spin, |now| now != seen);
+            (seen, _) = self.start.wait(self.spin, |now| now != seen);
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
+            // The number itself says who takes part: by now another run, without this worker, may have begun.
+            if index as u64 >= seen & ((1 << COUNT_BITS) - 1) {
+                continue;
+            }
             // SAFETY: the step of `start` was published after the cell was written, and it is not written again before
-            // this worker counts down below.
+            // this worker, which takes part, counts down below.
             let task = unsafe { *self.task.get() };
             if let Some(task) = task {
-                // SAFETY: `run` keeps the closure borrowed until this worker counts down below.
+                // SAFETY: `run_on` keeps the closure borrowed until this worker counts down below.
                 let task = unsafe { &*task };
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.enter(index, task))) {
                     let mut first = self.payload.lock().unwrap_or_else(PoisonError::into_inner);
@@ -331,16 +332,16 @@ impl Shared {
         }
         impl Drop for Leave<'_> {
             fn drop(&mut self) {
-                INSIDE.set(false);
                 if !self.returned {
                     self.shared.broken.store(true, Ordering::SeqCst);
                     self.shared.barrier.add(1);
                 }
             }
         }
-        INSIDE.set(true);
+        let _inside = Inside::enter();
         let mut leave = Leave { shared: self, returned: false };
-        task(Worker { index, count: self.threads, next: &self.next, shared: Some(self) });
+        let count = self.count.load(Ordering::Relaxed);
+        task(Worker { index, count, team: self.threads, next: &self.next, shared: Some(self) });
         leave.returned = true;
     }
 
@@ -349,16 +350,23 @@ impl Shared {
         if self.broken.load(Ordering::SeqCst) {
             resume_unwind(Box::new(BrokenBarrier));
         }
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads as u32 {
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.count.load(Ordering::Relaxed) {
             // All others wait: no thread takes tasks or arrives again until the step below, which publishes both.
             self.arrived.store(0, Ordering::Relaxed);
             self.next.0.store(0, Ordering::Relaxed);
             self.barrier.add(1);
         } else {
-            self.barrier.wait(self.spin, |now| now != generation);
+            let (_, waited) = self.barrier.wait(self.spin, |now| now != generation);
+            self.count_wait(waited);
             if self.broken.load(Ordering::SeqCst) {
                 resume_unwind(Box::new(BrokenBarrier));
             }
+        }
+    }
+
+    fn count_wait(&self, waited: Duration) {
+        if waited >= muster::LATE {
+            self.waited.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
         }
     }
 }

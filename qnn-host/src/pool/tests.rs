@@ -213,3 +213,40 @@ fn cores_are_shown_as_runs() {
         assert_eq!(shown(cores), text);
     }
 }
+
+#[test]
+fn runs_take_any_number_of_the_threads_and_name_the_whole_team() {
+    let pool = pool(4, 5);
+    for turn in 0..2000 {
+        let count = 1 + turn * 7 % 4;
+        let (seen, phases) = ([const { AtomicUsize::new(0) }; 4], AtomicUsize::new(0));
+        pool.run_on(count, &|w| {
+            assert_eq!((w.count(), w.team()), (count, 4));
+            seen[w.index()].fetch_add(1, Ordering::Relaxed);
+            w.barrier();
+            phases.fetch_add(seen.iter().map(|s| s.load(Ordering::Relaxed)).sum(), Ordering::Relaxed);
+        });
+        let seen = seen.map(AtomicUsize::into_inner);
+        assert!(seen.iter().enumerate().all(|(index, &n)| n == usize::from(index < count)), "{count}: {seen:?}");
+        assert_eq!(phases.into_inner(), count * count, "all had arrived");
+    }
+}
+
+#[test]
+fn a_thread_that_keeps_others_waiting_is_left_out() {
+    let (pool, muster) = (pool(2, 5), Muster::default());
+    let late = Duration::from_millis(20);
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let count = AtomicUsize::new(0);
+        pool.run_of(&muster, &|w| {
+            count.fetch_add(1, Ordering::Relaxed);
+            if w.index() == 1 {
+                thread::sleep(late);
+            }
+            w.barrier();
+        });
+        counts.push(count.into_inner());
+    }
+    assert_eq!(counts, [2, 1, 1]);
+}

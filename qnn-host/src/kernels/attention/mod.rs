@@ -128,7 +128,8 @@ pub unsafe fn attention(worker: Worker<'_>, isa: Isa, job: &Attention<'_>, scrat
     }
     check(job);
     let lens = job.spans.iter().map(|s| s.len);
-    let plan = team::Plan::new(isa, job.rows, job.heads, job.kv_heads, job.dim, lens, worker.count());
+    // The plan decides what is summed with what: the pool does, not how many of its threads this run takes.
+    let plan = team::Plan::new(isa, job.rows, job.heads, job.kv_heads, job.dim, lens, worker.team());
     let need = plan.shared_len() + worker.count() * plan.own_len();
     assert!(scratch.len() >= need, "{} numbers of scratch where {need} are needed", scratch.len());
     // SAFETY: operands fit the shapes as checked; the caller's promise is the one that the body asks for.
