@@ -26,10 +26,10 @@ pub enum CompileError {
     ZeroLayersPerSplit,
     #[error("{layers} layers per split asked for, but layout `mono` has only one split")]
     LayersPerSplitInMono { layers: usize },
-    #[error("a cache of type q8_0 is for the embedded backend, but the target is `{target}`")]
-    BlockCacheForChip { target: String },
-    #[error("a cache of type q8_0 does not go together with {what}")]
-    BlockCacheWith { what: &'static str },
+    #[error("a cache of type {cache} is for the embedded backend, but the target is `{target}`")]
+    CacheTypeForChip { cache: &'static str, target: String },
+    #[error("a cache of type {cache} does not go together with {what}")]
+    CacheTypeWith { cache: &'static str, what: &'static str },
     #[error("a cache of type q8_0 needs heads of whole blocks of 32 numbers, found heads of {head_dim}")]
     HeadNotInBlocks { head_dim: usize },
     #[error("all splits in one file is for the embedded backend, but the target is `{target}`")]

@@ -156,9 +156,10 @@ impl CompileOptions {
                 return Err(CompileError::HiddenStatesWith { what });
             }
         }
-        if self.kinds.kv_cache == KvCacheType::Q8_0 {
+        if self.kinds.kv_cache != KvCacheType::Plain {
+            let cache = self.kinds.kv_cache.name();
             if let Some(htp) = &self.htp {
-                return Err(CompileError::BlockCacheForChip { target: htp.target() });
+                return Err(CompileError::CacheTypeForChip { cache, target: htp.target() });
             }
             let others = [
                 (self.kinds.native_kv, "a cache in tiles"),
@@ -166,7 +167,7 @@ impl CompileOptions {
                 (self.kinds.pd.is_some(), "fused graphs"),
             ];
             if let Some((_, what)) = others.into_iter().find(|(asked, _)| *asked) {
-                return Err(CompileError::BlockCacheWith { what });
+                return Err(CompileError::CacheTypeWith { cache, what });
             }
         }
         if self.kinds.embeddings_input && self.splits == Splits::LutDecoderLmhead {
@@ -195,6 +196,7 @@ impl CompileOptions {
             (self.kinds.head_weight_input, "the LM head's weight as an input"),
             (self.kinds.native_kv, "a cache in tiles"),
             (self.kinds.kv_cache == KvCacheType::Q8_0, "a cache in blocks"),
+            (self.kinds.kv_cache == KvCacheType::Rows, "keys row by row"),
         ];
         if let Some(htp) = self.htp.as_ref().filter(|_| pd.update == PdUpdate::Op) {
             return Err(CompileError::PdOpForChip { target: htp.target() });
@@ -316,6 +318,10 @@ mod tests {
             Case {
                 change: |o| (o.kinds.kv_cache, o.kinds.cache) = (KvCacheType::Q8_0, CacheUpdate::ScatterEach),
                 message: "a cache of type q8_0 does not go together with graphs that write new rows into the past",
+            },
+            Case {
+                change: |o| (o.kinds.kv_cache, o.kinds.native_kv) = (KvCacheType::Rows, true),
+                message: "a cache of type rows does not go together with a cache in tiles",
             },
             Case {
                 change: |o| (o.kinds.embeddings_input, o.splits) = (true, Splits::LutDecoderLmhead),

@@ -50,7 +50,8 @@ fn each_kind_gives_the_plain_bundles_tokens() {
         done(folder, &compile("plain", &[]));
         let plain = run(folder, "plain");
         assert!(manifest(folder, "plain")["options"].get("kinds").is_none());
-        let cases: [(&str, &[&str], Value); 8] = [
+        let cases: [(&str, &[&str], Value); 9] = [
+            ("by_row", &["--kv-cache", "rows"], json!({"kv-cache": "rows"})),
             ("rows", &["--rows-only", "8", "--splits", "mono"], json!({"rows-only": [8]})),
             ("rows_cut", &["--rows-only", "8", "--layers-per-split", "1"], json!({"rows-only": [8]})),
             ("head", &["--lmhead-ar", "1"], json!({"head": [1]})),
@@ -79,7 +80,8 @@ fn each_kind_gives_the_plain_bundles_tokens() {
         assert!(inputs("weight").contains("lm_head_weight"), "{}", inputs("weight"));
         assert!(inputs("embeds").contains("inputs_embeds") && !inputs("embeds").contains("input_ids"));
         // The doctor reads each of them without an error.
-        for (bundle, ..) in [("rows", ()), ("each", ()), ("weight", ()), ("embeds", ()), ("tiles", ())] {
+        for (bundle, ..) in [("by_row", ()), ("rows", ()), ("each", ()), ("weight", ()), ("embeds", ()), ("tiles", ())]
+        {
             done(folder, &["doctor", bundle]);
         }
     }
@@ -108,9 +110,12 @@ fn a_cache_in_blocks_compiles_and_runs_and_what_does_not_go_with_it_is_refused()
         (&["--pd-total-lens", "4"], "does not go together with fused graphs"),
         (&["--soc", "sm8650"], "embedded backend"),
     ] {
-        let refused = genie(folder, &[&["compile", "model", "-o", "x", "--kv-cache", "q8_0"], flags].concat());
-        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && error.contains(words), "{flags:?}: {error}");
+        // Keys by row are of any width.
+        for cache in ["q8_0", "rows"].iter().filter(|&&cache| cache == "q8_0" || !flags.is_empty()) {
+            let refused = genie(folder, &[&["compile", "model", "-o", "x", "--kv-cache", cache], flags].concat());
+            let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(!refused.status.success() && error.contains(words) && error.contains(cache), "{flags:?}: {error}");
+        }
     }
 }
 

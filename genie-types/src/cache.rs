@@ -162,7 +162,7 @@ impl KvTensor {
         Self { layout: KvLayout::HeadDimSeq, ..self }
     }
 
-    /// The same tensor row by row: keys in blocks.
+    /// The same tensor row by row: keys of a cache of rows, or in blocks.
     #[must_use]
     pub const fn by_row(self) -> Self {
         Self { layout: KvLayout::HeadSeqDim, ..self }

@@ -40,6 +40,15 @@ impl KvGeometry {
         Self { splits: vec![SplitGeometry { tensors: (0..n_layers).flat_map(of_layer).collect() }] }
     }
 
+    /// The same with keys row by row, as values are: a token's key is one stretch of memory then.
+    #[must_use]
+    pub fn with_keys_by_row(mut self) -> Self {
+        for tensor in self.splits.iter_mut().flat_map(|split| &mut split.tensors) {
+            *tensor = if tensor.kind == KvKind::Key { tensor.by_row() } else { *tensor };
+        }
+        self
+    }
+
     /// Bytes of `n` rows over all tensors.
     pub fn rows_bytes(&self, n: usize) -> usize {
         self.splits.iter().flat_map(|s| &s.tensors).map(|t| t.rows_bytes(n)).sum()

@@ -159,10 +159,13 @@ mod tests {
             Case { dtype: KvDtype::U16, scale: 4.0 / 65_535.0, offset: -32_768, bound: 1e-4 },
             Case { dtype: KvDtype::U8, scale: 4.0 / 255.0, offset: -128, bound: 0.022 },
         ];
-        for pairs in [RopePairs::HalfSplit, RopePairs::Interleaved] {
+        let ways =
+            [RopePairs::HalfSplit, RopePairs::Interleaved].map(|pairs| [false, true].map(|by_row| (pairs, by_row)));
+        for (pairs, by_row) in ways.concat() {
             let rope = RopeSpec { pairs, ..RopeSpec::new(10_000.0, 8) };
             for Case { dtype, scale, offset, bound } in &cases {
                 let tensor = KvTensor::new(KvKind::Key, 0, 1, 16, *dtype).with_quant(*scale, *offset);
+                let tensor = if by_row { tensor.by_row() } else { tensor };
                 let key: Vec<f64> = (0..16).map(|d| (d as f64 * 1.7 + 0.3).sin() * 1.2).collect();
                 let (place, size) = (RowLayout::dense(4), dtype.size_bytes());
                 let mut bytes = vec![0; tensor.rows_bytes(4)];

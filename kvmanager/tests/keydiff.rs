@@ -62,10 +62,11 @@ fn column(tensor: &KvTensor, n: usize, col: usize, head: usize, dim: usize) -> u
     }
 }
 
-fn play(mode: ModeKind, transposed: bool, sinks: usize, update_every: usize, chunks: &[usize]) {
+fn play(mode: ModeKind, (by_row, transposed): (bool, bool), sinks: usize, update_every: usize, chunks: &[usize]) {
     let value = KvTensor::new(KvKind::Value, 0, HEADS, DIM, KvDtype::F32);
     let value = if transposed { value.transposed() } else { value };
-    let tensors = vec![KvTensor::new(KvKind::Key, 0, HEADS, DIM, KvDtype::F32), value];
+    let key = KvTensor::new(KvKind::Key, 0, HEADS, DIM, KvDtype::F32);
+    let tensors = vec![if by_row { key.by_row() } else { key }, value];
     let spec = |ar| Variant::new(ar, 16).unwrap();
     let long = Eviction::KeyDiff { sinks, update_every };
     let group = CacheGroup { long, ..CacheGroup::plain(KvForm::Concat) };
@@ -245,9 +246,9 @@ proptest! {
 
     #[test]
     fn each_head_forgets_what_its_queue_says(
-        mode in 0..3usize, transposed: bool, sinks in 0..5usize, update_every in 1..12usize,
+        mode in 0..3usize, layouts: (bool, bool), sinks in 0..5usize, update_every in 1..12usize,
         chunks in prop::collection::vec(1..9usize, 1..24),
     ) {
-        play(ModeKind::ALL[mode], transposed, sinks, update_every, &chunks);
+        play(ModeKind::ALL[mode], layouts, sinks, update_every, &chunks);
     }
 }

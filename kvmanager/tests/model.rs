@@ -3,7 +3,7 @@
 //! the same bytes; during each step the graph's inputs and the mask must show exactly the rows that they should.
 //!
 //! 10,000 sequences a run, 125 for each of the 80 combinations; `KV_MODEL_CASES` changes that. Form, holes, threads, one
-//! tensor per head, values transposed, a type for each tensor and the groups' rules are drawn. A kind of action that
+//! tensor per head, values transposed, keys by row, a type for each tensor and the groups' rules are drawn. A kind of action that
 //! hardly ever has an effect would prove nothing, so effects are counted. Its many lines: one run applies every operation,
 //! each beside its naive twin.
 

@@ -1,6 +1,7 @@
 //! Cache geometry: the same in every variant, and whether the past is concatenated or scattered into.
 //!
-//! Keys that have scales lie row by row, as values do: rows of 8-bit numbers, and for each block of [`KV_BLOCK`] of them a scale.
+//! Keys may lie row by row, as values do: where their extents say so ([`keys_by_row`]), and where they have scales, one for each
+//! block of [`KV_BLOCK`] numbers of 8 bits.
 
 use genie_types::{
     DataFormat, Dtype, KV_BLOCK, KvDtype, KvForm, KvKind, KvLayout, KvTensor, LayerIdx, Quant, TensorInfo,
@@ -42,8 +43,9 @@ impl Forms {
 /// Reads and checks the cache tensors of all graphs of a split.
 pub(crate) fn read(split: &[Draft<'_>], groups: &[GroupNames], forms: &mut Forms) -> Result<SplitKv, LayoutError> {
     let mut kv = SplitKv { tensors: Vec::new(), keys: Vec::new() };
+    let keys_by_row = split.iter().find_map(keys_by_row).unwrap_or(false);
     for (i, draft) in split.iter().enumerate() {
-        let mut here = outputs(draft)?;
+        let mut here = outputs(draft, keys_by_row)?;
         here.sort_by_key(|(key, ..)| *key);
         check_values(draft, &here)?;
         for (_, tensor, info) in &here {
@@ -63,11 +65,11 @@ pub(crate) fn read(split: &[Draft<'_>], groups: &[GroupNames], forms: &mut Forms
 type Key = (usize, usize, Option<usize>, KvKind);
 type Found<'a> = (Key, CacheTensor, &'a TensorInfo);
 
-fn outputs<'a>(draft: &Draft<'a>) -> Result<Vec<Found<'a>>, LayoutError> {
+fn outputs<'a>(draft: &Draft<'a>, keys_by_row: bool) -> Result<Vec<Found<'a>>, LayoutError> {
     let mut found = Vec::new();
     for (tag, info) in draft.tagged_outputs() {
         let OutTag::Kv(group, name) = tag else { continue };
-        let layout = layout(draft, group, &name);
+        let layout = layout(draft, group, &name, keys_by_row);
         let geometry = Geometry::of(draft, info, layout)?;
         if geometry.seq != draft.ar.get() {
             return Err(draft.shape_error(info, extents(draft, layout, &format!("AR = {}", draft.ar))));
@@ -91,14 +93,30 @@ fn outputs<'a>(draft: &Draft<'a>) -> Result<Vec<Found<'a>>, LayoutError> {
     Ok(found)
 }
 
-/// How the rows of a tensor lie: those of keys with scales as values do.
-fn layout(draft: &Draft<'_>, group: usize, name: &KvName<'_>) -> KvLayout {
+/// Whether keys lie row by row, by their extents beside those of their values: of the new rows, or of the past where AR is the width
+/// of a head. `None` where neither says it; the other graphs of the split do, which have other widths.
+fn keys_by_row(draft: &Draft<'_>) -> Option<bool> {
+    let tail = |t: &TensorInfo| t.dims.last_chunk::<2>().copied();
+    let of_pair = |keys: &TensorInfo, values: &TensorInfo| match (tail(keys)?, tail(values)?) {
+        (keys, values) if values[0] == values[1] || ![values, [values[1], values[0]]].contains(&keys) => None,
+        (keys, values) => Some(keys == values),
+    };
+    draft.tagged_outputs().find_map(|(tag, keys)| {
+        let OutTag::Kv(_, KvName { kind: KvKind::Key, .. }) = tag else { return None };
+        let value_name = keys.name.replacen(KvKind::Key.name(), KvKind::Value.name(), 1);
+        let past = || of_pair(draft.info.input(&past_name(&keys.name))?, draft.info.input(&past_name(&value_name))?);
+        of_pair(keys, draft.info.output(&value_name)?).or_else(past)
+    })
+}
+
+/// How the rows of a tensor lie.
+fn layout(draft: &Draft<'_>, group: usize, name: &KvName<'_>, keys_by_row: bool) -> KvLayout {
     let is_scale = |tag: &OutTag<'_>| {
         matches!(tag, OutTag::Kv(g, n) if (*g, n.layer, n.head) == (group, name.layer, name.head)
             && n.kind == KvKind::KeyScale)
     };
-    let in_blocks = name.kind == KvKind::Key && draft.outputs.iter().any(is_scale);
-    if in_blocks { KvLayout::HeadSeqDim } else { KvLayout::of(name.kind) }
+    let by_row = name.kind == KvKind::Key && (keys_by_row || draft.outputs.iter().any(is_scale));
+    if by_row { KvLayout::HeadSeqDim } else { KvLayout::of(name.kind) }
 }
 
 /// Every key has its value and every value its key; scales go in pairs too, beside rows that they fit.

@@ -7,7 +7,7 @@
 //! k [n, Hkv*d] -> .. -> [1, Hkv, n, d] -> rotate -> [1, Hkv, d, n] -> [Hkv, 1, d, n] = past_key_out
 //! v [n, Hkv*d] -> .. -> [1, Hkv, n, d]                            -> [Hkv, 1, n, d] = past_value_out
 //! K = past_key_in | past_key_out      [Hkv, 1, d, m]
-//! V = past_value_in | past_value_out  [Hkv, 1, m, d]
+//! V = past_value_in | past_value_out  [Hkv, 1, m, d]       with a cache of rows, K is like V: k is not turned, q K^T is computed
 //! softmax(q K (* c) + mask) V  [Hkv, G, n, d] -> [1, H, n, d] -> [1, n, H, d] -> [1, n, H*d]
 //! ```
 //!
@@ -38,8 +38,10 @@ pub(super) struct SharedInputs<T> {
     /// That of layers with a window, where they are a cache group.
     local_mask: Option<TensorValue<T>>,
     pub(super) windows: Windows,
-    /// In graphs whose cache rows are in blocks; keys are then rows `[kv, 1, n, d]`, too.
+    /// In graphs whose cache rows are in blocks.
     pub(super) blocks: Option<Divisors<T>>,
+    /// Keys are `[kv, 1, n, d]`, as values are.
+    pub(super) keys_by_row: bool,
     /// Where new rows go, in graphs that scatter them.
     pub(super) slots: Option<Slots<T>>,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
@@ -65,7 +67,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
     ) -> Result<Self> {
         let (format, slots) = (*format, Slots::declare(spec, variant, kinds.cache, graph)?);
         let blocks = match kinds.kv_cache {
-            KvCacheType::Plain => None,
+            KvCacheType::Plain | KvCacheType::Rows => None,
             KvCacheType::Q8_0 => Some(Divisors::declare(graph)?),
         };
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
@@ -122,6 +124,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         Ok(Self {
             mask,
             blocks,
+            keys_by_row: kinds.kv_cache.keys_by_row(),
             slots,
             local_mask,
             windows,
@@ -146,6 +149,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
             local_mask: None,
             windows: Windows::Unused,
             blocks: None,
+            keys_by_row: false,
             slots: None,
             tables,
             local_tables,
@@ -206,8 +210,8 @@ pub(super) fn lower<S: GraphSink>(
     finish(spec, layer, builder, weights, (mixed, shared))
 }
 
-/// `softmax(q k (* c) + mask) v` for queries `[kv, group, n, d]`, keys `[kv, 1, d, m]` (`[kv, 1, m, d]` where rows are in
-/// blocks) and values `[kv, 1, m, d]`.
+/// `softmax(q k (* c) + mask) v` for queries `[kv, group, n, d]`, keys `[kv, 1, d, m]` (`[kv, 1, m, d]` where they
+/// lie by row) and values `[kv, 1, m, d]`.
 pub(super) fn attend<S: GraphSink>(
     graph: &mut Composer<S>,
     shared: &SharedInputs<S::Tensor>,
@@ -215,9 +219,9 @@ pub(super) fn attend<S: GraphSink>(
     [q, k, v]: [&TensorValue<S::Tensor>; 3],
     mask: &TensorValue<S::Tensor>,
 ) -> Result<TensorValue<S::Tensor>> {
-    let mut scores = match shared.blocks {
-        None => graph.matmul(&at("scores"), q, k)?,
-        Some(_) => graph.matmul_transposed(&at("scores"), q, k)?,
+    let mut scores = match shared.keys_by_row {
+        false => graph.matmul(&at("scores"), q, k)?,
+        true => graph.matmul_transposed(&at("scores"), q, k)?,
     };
     if let Some(scale) = &shared.scale {
         scores = graph.mul(&at("scaled"), &scores, scale, None)?;

@@ -2,7 +2,7 @@
 //!
 //! *Shapes* for AR = n, CL = m: keys `[kv, 1, d, n]`, values `[kv, 1, n, d]`; the past has m - n rows where rows are
 //! concatenated, m where they are scattered. `cache_index` is `[1]` (the first slot) or `[n]` (the slot of each row), int32.
-//! Rows in blocks lie otherwise: [`block_cache`].
+//! Where keys lie by row they have the shapes of values. Rows in blocks: [`block_cache`].
 
 use super::LayerBuilder;
 use super::attention::SharedInputs;
@@ -100,9 +100,12 @@ pub(super) fn new_rows<S: GraphSink>(
     if let Some(divisors) = &shared.blocks {
         return block_cache::new_rows(spec, layer, graph, (shared, divisors), (k, v));
     }
-    let k = graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?;
+    let (k, key_dims) = match shared.keys_by_row {
+        false => (graph.transpose(&at("k_columns"), &k, [0, 1, 3, 2])?, vec![n_kv_heads, 1, head_dim, n]),
+        true => (k, vec![n_kv_heads, 1, n, head_dim]),
+    };
     let name = shared.cache_name(spec, KvKind::Key, layer, false);
-    let k = graph.reshape(&at("k_new"), &k, vec![n_kv_heads, 1, head_dim, n], Some(&name))?;
+    let k = graph.reshape(&at("k_new"), &k, key_dims, Some(&name))?;
     let name = shared.cache_name(spec, KvKind::Value, layer, false);
     let v = graph.reshape(&at("v_new"), &v, vec![n_kv_heads, 1, n, head_dim], Some(&name))?;
     Ok((k, v))
@@ -128,10 +131,13 @@ pub(super) fn with_past<S: GraphSink>(
     let past = if shared.slots.is_some() { past + v.dims[2] } else { past };
     let cache_name = |kind, is_input| shared.cache_name(spec, kind, layer, is_input);
     let (kv, d, dtype) = (spec.n_kv_heads, spec.head_dim, graph.dtype());
-    let past_key = graph.input(&cache_name(KvKind::Key, true), vec![kv, 1, d, past], dtype)?;
+    let (key_dims, key_axis) = if shared.keys_by_row { (vec![kv, 1, past, d], 2) } else { (vec![kv, 1, d, past], 3) };
+    let past_key = graph.input(&cache_name(KvKind::Key, true), key_dims, dtype)?;
     let past_value = graph.input(&cache_name(KvKind::Value, true), vec![kv, 1, past, d], dtype)?;
     match &shared.slots {
-        None => Ok((graph.concat(&at("k_all"), &past_key, &k, 3)?, graph.concat(&at("v_all"), &past_value, &v, 2)?)),
+        None => {
+            Ok((graph.concat(&at("k_all"), &past_key, &k, key_axis)?, graph.concat(&at("v_all"), &past_value, &v, 2)?))
+        }
         Some(slots) => Ok((
             graph.scatter(&at("k_all"), &past_key, &slots.keys, &k, 3)?,
             graph.scatter(&at("v_all"), &past_value, &slots.values, &v, 2)?,

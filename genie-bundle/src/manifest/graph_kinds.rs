@@ -88,6 +88,9 @@ pub enum KvCacheType {
     /// As floats of the model's precision.
     #[default]
     Plain,
+    /// As floats of the model's precision, and keys row by row as values are: a new row is one stretch of memory, not an element
+    /// in each of head_dim rows of columns.
+    Rows,
     /// As 8-bit numbers in blocks of 32 along a head, each with a scale in float16: 8.5 bits for each number.
     Q8_0,
 }
@@ -95,6 +98,20 @@ pub enum KvCacheType {
 impl KvCacheType {
     fn is_plain(&self) -> bool {
         *self == Self::Plain
+    }
+
+    /// Keys are `[n_kv, 1, rows, head_dim]`; with sequence last, `[n_kv, 1, head_dim, rows]`, otherwise.
+    pub fn keys_by_row(self) -> bool {
+        self != Self::Plain
+    }
+
+    /// As the manifest and the command line call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Rows => "rows",
+            Self::Q8_0 => "q8_0",
+        }
     }
 }
 
@@ -118,5 +135,9 @@ mod tests {
         assert!(GraphKinds::default().is_plain() && !kinds.is_plain());
         let kinds = GraphKinds { kv_cache: KvCacheType::Q8_0, ..GraphKinds::default() };
         assert_eq!(text(&kinds), r#"{"kv-cache":"q8_0"}"#);
+        for kind in [KvCacheType::Rows, KvCacheType::Q8_0] {
+            let kinds = GraphKinds { kv_cache: kind, ..GraphKinds::default() };
+            assert_eq!(text(&kinds), format!(r#"{{"kv-cache":"{}"}}"#, kind.name()));
+        }
     }
 }

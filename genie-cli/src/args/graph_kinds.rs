@@ -52,6 +52,8 @@ pub enum KvCacheArg {
     /// As floats of `--precision`.
     #[default]
     Plain,
+    /// As floats of `--precision`, keys row by row as values are: a new token is appended several times as fast.
+    Rows,
     /// As 8-bit numbers in blocks of 32 along a head, each with a float16 scale: 8.5 bits for each number.
     #[value(name = "q8_0")]
     Q8_0,
@@ -94,6 +96,7 @@ impl GraphKindArgs {
             },
             kv_cache: match self.kv_cache {
                 KvCacheArg::Plain => KvCacheType::Plain,
+                KvCacheArg::Rows => KvCacheType::Rows,
                 KvCacheArg::Q8_0 => KvCacheType::Q8_0,
             },
             native_kv: self.native_kv,

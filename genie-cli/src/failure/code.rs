@@ -266,8 +266,8 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::ZeroLayersPerSplit
         | CompileError::LayersPerSplitInMono { .. }
         | CompileError::OneFileForChip { .. }
-        | CompileError::BlockCacheForChip { .. }
-        | CompileError::BlockCacheWith { .. }
+        | CompileError::CacheTypeForChip { .. }
+        | CompileError::CacheTypeWith { .. }
         | CompileError::AdapterName { .. }
         | CompileError::AdapterTwice { .. }
         | CompileError::TestModel { .. } => Some("invalid-argument"),

@@ -1,7 +1,7 @@
 //! The moves that both benches time, each with the bytes it has to move: two Llama geometries at CL 4,096, uint8,
-//! float16 and q8_0.
+//! float16, float16 with keys by row, and q8_0.
 //!
-//! Trap: the keys of one token are one element in each of `heads * head_dim` lines, so an append of one token writes
+//! Trap: the keys of one token, where they do not lie by row, are one element in each of `heads * head_dim` lines, so an append of one token writes
 //! that many lines of the processor's cache, 64 bytes for each 1 or 2. `lines_bytes` says how much that is: no layout
 //! with the sequence last can come nearer to a block copy.
 
@@ -42,6 +42,7 @@ pub fn models() -> Vec<Model> {
         for (name, geometry) in [
             ("u8", KvGeometry::uniform(layers, heads, dim, KvDtype::U8)),
             ("f16", KvGeometry::uniform(layers, heads, dim, KvDtype::F16)),
+            ("f16 rows", KvGeometry::uniform(layers, heads, dim, KvDtype::F16).with_keys_by_row()),
             ("q8_0", KvGeometry::in_blocks(layers, heads, dim)),
         ] {
             let mut by_head = geometry.clone();

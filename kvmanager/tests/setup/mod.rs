@@ -22,6 +22,8 @@ pub struct Setup {
     pub per_head: bool,
     /// Values with the sequence last.
     pub transposed: bool,
+    /// Keys row by row.
+    pub keys_by_row: bool,
     /// Another type for the values, and for layer 1 the other way round.
     pub mixed_types: bool,
     pub rules: Rules,
@@ -96,7 +98,11 @@ pub fn geometry(setup: &Setup) -> KvGeometry {
             ..KvTensor::new(kind, layer, heads, 4, dtype)
                 .with_quant(1.0 / 16.0, if dtype == KvDtype::U8 { -128 } else { -32_768 })
         };
-        if setup.transposed { tensor.transposed() } else { tensor }
+        match kind {
+            KvKind::Key if setup.keys_by_row => tensor.by_row(),
+            KvKind::Value if setup.transposed => tensor.transposed(),
+            _ => tensor,
+        }
     };
     let split = |layers: Range<usize>| {
         let kinds = [KvKind::Key, KvKind::Value];
@@ -157,10 +163,19 @@ pub fn any_setup(mode: usize, dtype: KvDtype, shapes: usize) -> impl Strategy<Va
     let form = prop::sample::select(forms);
     let holes = prop::sample::select(vec![HolePolicy::Close, HolePolicy::Keep]);
     let threads = prop::sample::select(if cfg!(miri) { vec![0] } else { vec![0, 0, 0, 0, 0, 0, 0, 2] });
-    let tensors = (any::<bool>(), any::<bool>(), any::<bool>());
+    let tensors = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let rules = prop::sample::select(Rules::ALL.to_vec());
     (form, holes, threads, tensors, rules, 1..9usize, 0..3usize, 1..6usize).prop_map(
-        move |(form, holes, n_threads, (per_head, transposed, mixed_types), rules, window, sinks, update_every)| {
+        move |(
+            form,
+            holes,
+            n_threads,
+            (per_head, transposed, keys_by_row, mixed_types),
+            rules,
+            window,
+            sinks,
+            update_every,
+        )| {
             // Its slots are those of scatter graphs.
             let concat = rules == Rules::PlainAndFirstFit && form == KvForm::Concat;
             let rules = if concat { Rules::PlainAndWindow } else { rules };
@@ -173,6 +188,7 @@ pub fn any_setup(mode: usize, dtype: KvDtype, shapes: usize) -> impl Strategy<Va
                 n_threads,
                 per_head,
                 transposed,
+                keys_by_row,
                 mixed_types,
                 rules,
                 window,
@@ -195,6 +211,7 @@ pub fn windowed(form: KvForm, shapes: usize, rules: Rules, window: usize, sinks:
         n_threads: 0,
         per_head: false,
         transposed: false,
+        keys_by_row: false,
         mixed_types: false,
         rules,
         window,

@@ -467,6 +467,32 @@ fn an_index_for_each_row() {
 }
 
 #[test]
+fn keys_lie_by_row_where_their_extents_say_so() {
+    use genie_types::{KvKind, KvLayout};
+    // Heads are 32 wide: beside AR-32 the new rows do not tell, and the past does; with CL-64 the past does not either, and AR-1 does.
+    for variants in [[(1, 128), (32, 128)].as_slice(), &[(32, 128)], &[(32, 64), (1, 64)], &[(8, 64), (32, 32)]] {
+        for by_row in [false, true] {
+            let mut bundle = Model::default().bundle(variants);
+            if by_row {
+                super::fixture::keys_by_row(&mut bundle);
+            }
+            let layout = analyze(&bundle, &Options::default()).unwrap();
+            let kv = || layout.splits[0].kv.iter().map(|t| &t.tensor);
+            assert!(kv().all(|t| t.head_dim == 32));
+            let keys = if by_row { KvLayout::HeadSeqDim } else { KvLayout::HeadDimSeq };
+            let expected = |kind| if kind == KvKind::Key { keys } else { KvLayout::HeadSeqDim };
+            assert!(kv().all(|t| t.layout == expected(t.kind)), "{variants:?}, by row: {by_row}");
+        }
+    }
+    // One graph otherwise than the others.
+    let mut bundle = Model::default().bundle(&[(1, 128), (8, 128)]);
+    super::fixture::keys_by_row(&mut bundle);
+    tensor(&mut bundle, "ar8_cl128_1_of_1", "past_key_0_out").dims.swap(2, 3);
+    let error = analyze(&bundle, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("`past_key_0_out`") && error.contains("[heads, 1, AR = 8, head_dim]"), "{error}");
+}
+
+#[test]
 fn caches_in_blocks_have_keys_by_row_and_scales() {
     use genie_types::{KvKind, KvLayout};
     let mut bundle = Model::default().bundle(&[(1, 128), (32, 128)]);

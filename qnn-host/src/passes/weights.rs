@@ -4,6 +4,8 @@
 //! context, in the fewest bits that hold them, and so are 6-bit and 3-bit values in blocks of 16 with scales of two levels, and values of 4 or
 //! 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
 
+use std::thread;
+
 use crate::bytes::Bytes;
 use crate::graph::op::Op;
 use crate::graph::shared::{Derived, SharedConstants};
@@ -154,10 +156,13 @@ fn packed_bytes(constant: &Constant, packing: Packing, rows: usize, cols: usize)
     })
 }
 
-/// Rows that are packed at a time: whole groups.
+/// Rows that a thread packs at a time: whole groups.
 const STRIP: usize = 16 * GROUP;
+/// Most threads that pack a matrix: the disk and the source keep no more of them busy.
+const MOST_PACKERS: usize = 8;
 
-/// Packs constants that [`packing_of`] chose a packing for, and passes the bytes on in their order.
+/// Packs constants that [`packing_of`] chose a packing for, and passes the bytes on in their order. Strips of a large matrix are
+/// packed on as many threads as the machine offers.
 ///
 /// # Errors
 /// Those of `put`.
@@ -168,44 +173,68 @@ pub(crate) fn pack_rows<E>(
     cols: usize,
     mut put: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let Quant::Block { scales, .. } = &constant.quant else { return Ok(()) };
-    let per_row = scales.len() / rows.max(1);
-    let wanted = packing.scales_of_row(cols);
-    let repeat = wanted / per_row.max(1);
-    let halves = constant.bytes.len() < rows * cols;
-    let (mut quantised, mut wide, mut strip) = (vec![0; cols], vec![0.0; wanted], Vec::new());
-    for first in (0..rows).step_by(STRIP) {
-        let count = STRIP.min(rows - first);
-        strip.resize(packing.size_bytes(count, cols).expect("a part of what is in memory"), 0);
-        let mut packer = Packer::new(&mut strip, packing, count, cols);
-        for row in first..first + count {
-            read_row(constant, halves, row * cols, &mut quantised);
-            spread(scales, row * per_row, repeat, &mut wide);
-            packer.row(row - first, &quantised, &wide).expect("values and scales that `packing_of` saw");
-        }
-        put(&strip)?;
+    let n_strips = rows.div_ceil(STRIP);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_PACKERS).min(n_strips).max(1);
+    let mut strips = vec![Vec::new(); threads];
+    let pack = |number: usize, strip: &mut Vec<u8>| pack_strip(constant, packing, (rows, cols), number * STRIP, strip);
+    for first in (0..n_strips).step_by(threads) {
+        let count = threads.min(n_strips - first);
+        strips.iter_mut().for_each(Vec::clear);
+        thread::scope(|scope| {
+            let mut strips = strips[..count].iter_mut().enumerate();
+            let own = strips.next();
+            for (i, strip) in strips {
+                // One that the system refuses is no error: its strip is packed below.
+                let _ = thread::Builder::new().spawn_scoped(scope, move || pack(first + i, strip));
+            }
+            if let Some((i, strip)) = own {
+                pack(first + i, strip);
+            }
+        });
+        let left = strips[..count].iter_mut().enumerate().filter(|(_, strip)| strip.is_empty());
+        left.for_each(|(i, strip)| pack(first + i, strip));
+        strips[..count].iter().try_for_each(|strip| put(strip))?;
     }
     Ok(())
 }
 
+/// Packs up to [`STRIP`] rows from row `first` on.
+fn pack_strip(constant: &Constant, packing: Packing, (rows, cols): (usize, usize), first: usize, strip: &mut Vec<u8>) {
+    let Quant::Block { scales, .. } = &constant.quant else { return };
+    let count = STRIP.min(rows - first);
+    let per_row = scales.len() / rows;
+    let wanted = packing.scales_of_row(cols);
+    let repeat = wanted / per_row.max(1);
+    let (bytes, all_scales): (&[u8], _) = (&constant.bytes, scales.bytes().as_chunks().0);
+    let halves = bytes.len() < rows * cols;
+    let (mut quantised, mut wide) = (vec![0; cols], vec![0.0; wanted]);
+    strip.resize(packing.size_bytes(count, cols).expect("a part of what is in memory"), 0);
+    let mut packer = Packer::new(strip, packing, count, cols);
+    for row in first..first + count {
+        read_row(constant.dtype, bytes, halves, row * cols, &mut quantised);
+        spread(&all_scales[row * per_row..], repeat, &mut wide);
+        packer.row(row - first, &quantised, &wide).expect("values and scales that `packing_of` saw");
+    }
+}
+
 /// Quantised values from element `first` on; those of 4 bits may lie two per byte, the earlier in the lower half.
-fn read_row(constant: &Constant, halves: bool, first: usize, row: &mut [i8]) {
+fn read_row(dtype: Dtype, bytes: &[u8], halves: bool, first: usize, row: &mut [i8]) {
     let low = |byte: u8| (byte << 4).cast_signed() >> 4;
-    for (i, q) in row.iter_mut().enumerate() {
-        let at = first + i;
-        *q = match constant.dtype {
-            Dtype::SFixed4 if halves => low(constant.bytes[at / 2] >> (at % 2 * 4)),
-            Dtype::SFixed4 => low(constant.bytes[at]),
-            Dtype::UFixed4 if halves => (constant.bytes[at / 2] >> (at % 2 * 4) & 15).cast_signed(),
-            Dtype::UFixed4 => (constant.bytes[at] & 15).cast_signed(),
-            _ => constant.bytes[at].cast_signed(),
-        };
+    let bits = |byte: u8| (byte & 15).cast_signed();
+    let half = |at: usize| bytes[at / 2] >> (at % 2 * 4);
+    let places = row.iter_mut().zip(first..);
+    match (dtype, halves) {
+        (Dtype::SFixed4, true) => places.for_each(|(q, at)| *q = low(half(at))),
+        (Dtype::UFixed4, true) => places.for_each(|(q, at)| *q = bits(half(at))),
+        (Dtype::SFixed4, false) => places.for_each(|(q, at)| *q = low(bytes[at])),
+        (Dtype::UFixed4, false) => places.for_each(|(q, at)| *q = bits(bytes[at])),
+        _ => places.for_each(|(q, at)| *q = bytes[at].cast_signed()),
     }
 }
 
 /// Each of a row's scales `repeat` times.
-fn spread(scales: &BlockScales, first: usize, repeat: usize, wide: &mut [f32]) {
-    for (i, scale) in wide.iter_mut().enumerate() {
-        *scale = scales.get(first + i / repeat);
+fn spread(scales: &[[u8; BlockScales::BYTES]], repeat: usize, wide: &mut [f32]) {
+    for (wide, &scale) in wide.chunks_mut(repeat.max(1)).zip(scales) {
+        wide.fill(f32::from_le_bytes(scale));
     }
 }
