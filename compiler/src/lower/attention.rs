@@ -18,6 +18,7 @@
 
 use super::block_cache::Divisors;
 use super::cache_rows::{self, Slots};
+use super::cache_types::CacheTypes;
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::weights::{self, LayerWeights};
@@ -40,6 +41,8 @@ pub(super) struct SharedInputs<T> {
     pub(super) windows: Windows,
     /// In graphs whose cache rows are in blocks; keys are then rows `[kv, 1, n, d]`, too.
     pub(super) blocks: Option<Divisors<T>>,
+    /// Types of cache tensors, where rows are in no blocks.
+    pub(super) cache: CacheTypes,
     /// Where new rows go, in graphs that scatter them.
     pub(super) slots: Option<Slots<T>>,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
@@ -60,12 +63,12 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         spec: &ModelSpec,
         split: &Split,
         (variant, windows): (Variant, Windows),
-        Source { format, kinds, .. }: &Source<'_>,
+        Source { format, kinds, kv_peaks, .. }: &Source<'_>,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
         let (format, slots) = (*format, Slots::declare(spec, variant, kinds.cache, graph)?);
         let blocks = match kinds.kv_cache {
-            KvCacheType::Plain => None,
+            KvCacheType::Plain | KvCacheType::U8 => None,
             KvCacheType::Q8_0 => Some(Divisors::declare(graph)?),
         };
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
@@ -122,6 +125,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         Ok(Self {
             mask,
             blocks,
+            cache: CacheTypes::of(dtype, *kv_peaks),
             slots,
             local_mask,
             windows,
@@ -136,7 +140,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
     /// For graphs that have their masks and positions otherwise: the tables, and the factors that are constants.
     pub(super) fn with_tables<S: GraphSink<Tensor = T>>(
         spec: &ModelSpec,
-        format: super::Format,
+        (format, cache): (super::Format, CacheTypes),
         (tables, local_tables): (Option<Tables<T>>, Option<Tables<T>>),
         graph: &mut Composer<S>,
     ) -> Result<Self> {
@@ -146,6 +150,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
             local_mask: None,
             windows: Windows::Unused,
             blocks: None,
+            cache,
             slots: None,
             tables,
             local_tables,

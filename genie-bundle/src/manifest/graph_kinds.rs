@@ -90,6 +90,8 @@ pub enum KvCacheType {
     Plain,
     /// As 8-bit numbers in blocks of 32 along a head, each with a scale in float16: 8.5 bits for each number.
     Q8_0,
+    /// As 8-bit numbers with one scale for each tensor.
+    U8,
 }
 
 impl KvCacheType {
@@ -118,5 +120,7 @@ mod tests {
         assert!(GraphKinds::default().is_plain() && !kinds.is_plain());
         let kinds = GraphKinds { kv_cache: KvCacheType::Q8_0, ..GraphKinds::default() };
         assert_eq!(text(&kinds), r#"{"kv-cache":"q8_0"}"#);
+        let kinds = GraphKinds { kv_cache: KvCacheType::U8, ..GraphKinds::default() };
+        assert_eq!(text(&kinds), r#"{"kv-cache":"u8"}"#);
     }
 }

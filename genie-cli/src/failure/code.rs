@@ -268,6 +268,10 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::OneFileForChip { .. }
         | CompileError::BlockCacheForChip { .. }
         | CompileError::BlockCacheWith { .. }
+        | CompileError::ByteCacheWith { .. }
+        | CompileError::NoKvPeaks
+        | CompileError::BadKvPeak { .. }
+        | CompileError::KvPeaksOfOtherModel { .. }
         | CompileError::AdapterName { .. }
         | CompileError::AdapterTwice { .. }
         | CompileError::TestModel { .. } => Some("invalid-argument"),
