@@ -85,6 +85,8 @@ pub(crate) fn compile_and_prove<T: Target>(
     if options.kinds.kv_cache == KvCacheType::Q8_0 {
         lower::block_cache::check(spec)?;
     }
+    let kv_peaks = options.kv_peaks.as_ref().filter(|_| options.kinds.kv_cache == KvCacheType::U8);
+    kv_peaks.map_or(Ok(()), |peaks| peaks.check(spec.n_layers))?;
     let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
     if let Some(positions) = spec.learned_positions.filter(|&positions| longest > positions) {
         return Err(CompileError::BeyondPositions { context: longest, positions });
@@ -137,7 +139,7 @@ pub(crate) fn compile_and_prove<T: Target>(
         let kinds = &options.kinds;
         let variants = variants_of(split, &variants, kinds);
         let (loss, progress) = (&mut loss, &mut *progress);
-        let source = Source { checkpoint, format, kinds, adapters: &adapters, loss, progress };
+        let source = Source { checkpoint, format, kinds, kv_peaks, adapters: &adapters, loss, progress };
         let context = open.take().map_or_else(|| target.context(staging.folder()), Ok)?;
         let path = staging.path(file);
         let save = (binaries.get(i + 1) != Some(file)).then_some(&*path);
@@ -156,7 +158,7 @@ pub(crate) fn compile_and_prove<T: Target>(
 
     if let Some(file) = binaries.get(n_plain_files) {
         let (loss, progress) = (&mut loss, &mut *progress);
-        let source = Source { checkpoint, format, kinds: &options.kinds, adapters: &[], loss, progress };
+        let source = Source { checkpoint, format, kinds: &options.kinds, kv_peaks, adapters: &[], loss, progress };
         let context = open.take().map_or_else(|| target.context(staging.folder()), Ok)?;
         compile_pd(spec, &pd_graphs, context, source, &staging.path(file))?;
         if let Some(htp) = &options.htp {

@@ -32,6 +32,12 @@ pub enum CompileError {
     CacheTypeWith { cache: &'static str, what: &'static str },
     #[error("a cache of type q8_0 needs heads of whole blocks of 32 numbers, found heads of {head_dim}")]
     HeadNotInBlocks { head_dim: usize },
+    #[error("a cache of type u8 needs the largest key and value of each layer, and none are given")]
+    NoKvPeaks,
+    #[error("the largest {kind} of layer {layer} is {value}: expected a finite number from 0 on")]
+    BadKvPeak { kind: &'static str, layer: usize, value: f32 },
+    #[error("the largest keys and values of {found} layers are given, but the model has {expected}")]
+    KvPeaksOfOtherModel { found: usize, expected: usize },
     #[error("all splits in one file is for the embedded backend, but the target is `{target}`")]
     OneFileForChip { target: String },
 

@@ -23,6 +23,7 @@
 //! | [`HtpOptions`] | the Hexagon chip to compile for |
 //! | [`family`] | Llama, Qwen 2 and Qwen 3 configurations to one neutral [`ModelSpec`] |
 //! | [`checkpoint`] | safetensors, one file or many, streamed as f32 |
+//! | [`KvPeaks`] | how large keys and values become, for caches of 8 bits |
 //! | `json` | JSON of model files, read by type |
 //! | `unread` | which tensors the model takes; what is left over is an error |
 //! | `gguf` | GGUF files, read as a checkpoint with a configuration and a tokenizer |
@@ -62,6 +63,7 @@ mod gguf_error;
 mod hint;
 mod htp;
 mod json;
+mod kv_peaks;
 mod lora;
 mod lower;
 mod model;
@@ -91,6 +93,7 @@ pub use gguf::gguf_tokenizer;
 pub use gguf_error::GgufError;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
+pub use kv_peaks::KvPeaks;
 pub use options::{
     AdapterSource, CacheUpdate, CompileOptions, GraphKinds, KvCacheType, PdGraphs, PdUpdate, Precision, Splits, Weights,
 };

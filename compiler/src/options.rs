@@ -2,6 +2,7 @@
 //!
 //! *Units*: AR, CL in tokens. *Invariants*: checked by [`CompileOptions::variants`] and [`CompileOptions::check`].
 
+use crate::kv_peaks::KvPeaks;
 use crate::{CompileError, HtpOptions, Result};
 pub use genie_bundle::manifest::{
     CacheUpdate, GraphKinds, KvCacheType, PdGraphs, PdUpdate, Precision, Splits, Weights,
@@ -34,6 +35,8 @@ pub struct CompileOptions {
     pub weights: Option<Weights>,
     /// Kinds of graphs beside the plain ones.
     pub kinds: GraphKinds,
+    /// What the scales of a cache of type [`KvCacheType::U8`] are made of; without use for other types.
+    pub kv_peaks: Option<KvPeaks>,
     /// LoRA adapters in the bundle, which switch at run time.
     pub lora: Vec<AdapterSource>,
     /// Folders of LoRA adapters that are added to the weights.
@@ -60,6 +63,7 @@ impl CompileOptions {
             precision: Precision::F16,
             weights: None,
             kinds: GraphKinds::default(),
+            kv_peaks: None,
             lora: Vec::new(),
             lora_merge: Vec::new(),
             eagle_of: None,
@@ -107,10 +111,15 @@ impl CompileOptions {
         self.check_kinds()?;
         self.check_pd()?;
         match (self.layers_per_split, self.splits) {
-            (Some(0), _) => Err(CompileError::ZeroLayersPerSplit),
-            (Some(n), Splits::Mono) => Err(CompileError::LayersPerSplitInMono { layers: n }),
-            _ => Ok(()),
+            (Some(0), _) => return Err(CompileError::ZeroLayersPerSplit),
+            (Some(n), Splits::Mono) => return Err(CompileError::LayersPerSplitInMono { layers: n }),
+            _ => {}
         }
+        // Last: who measures them asks what else there is to refuse.
+        if self.kinds.kv_cache == KvCacheType::U8 && self.kv_peaks.is_none() {
+            return Err(CompileError::NoKvPeaks);
+        }
+        Ok(())
     }
 }
 
@@ -156,7 +165,7 @@ impl CompileOptions {
                 return Err(CompileError::HiddenStatesWith { what });
             }
         }
-        if self.kinds.kv_cache != KvCacheType::Plain {
+        if matches!(self.kinds.kv_cache, KvCacheType::Rows | KvCacheType::Q8_0) {
             let cache = self.kinds.kv_cache.name();
             if let Some(htp) = &self.htp {
                 return Err(CompileError::CacheTypeForChip { cache, target: htp.target() });
@@ -164,10 +173,19 @@ impl CompileOptions {
             let others = [
                 (self.kinds.native_kv, "a cache in tiles"),
                 (self.kinds.cache != CacheUpdate::Concat, "graphs that write new rows into the past"),
-                (self.kinds.pd.is_some(), "fused graphs"),
+                (self.kinds.pd.is_some(), "fused graphs: they take type u8"),
             ];
             if let Some((_, what)) = others.into_iter().find(|(asked, _)| *asked) {
                 return Err(CompileError::CacheTypeWith { cache, what });
+            }
+        }
+        if self.kinds.kv_cache == KvCacheType::U8 {
+            let others = [
+                (self.kinds.native_kv, "a cache in tiles"),
+                (self.eagle_of.is_some(), "an EAGLE head: no text alone gives its rows"),
+            ];
+            if let Some((_, what)) = others.into_iter().find(|(asked, _)| *asked) {
+                return Err(CompileError::CacheTypeWith { cache: "u8", what });
             }
         }
         if self.kinds.embeddings_input && self.splits == Splits::LutDecoderLmhead {
@@ -195,8 +213,6 @@ impl CompileOptions {
             (self.kinds.embeddings_input, "embeddings as input"),
             (self.kinds.head_weight_input, "the LM head's weight as an input"),
             (self.kinds.native_kv, "a cache in tiles"),
-            (self.kinds.kv_cache == KvCacheType::Q8_0, "a cache in blocks"),
-            (self.kinds.kv_cache == KvCacheType::Rows, "keys row by row"),
         ];
         if let Some(htp) = self.htp.as_ref().filter(|_| pd.update == PdUpdate::Op) {
             return Err(CompileError::PdOpForChip { target: htp.target() });
@@ -322,6 +338,21 @@ mod tests {
             Case {
                 change: |o| (o.kinds.kv_cache, o.kinds.native_kv) = (KvCacheType::Rows, true),
                 message: "a cache of type rows does not go together with a cache in tiles",
+            },
+            Case {
+                change: |o| (o.kinds.kv_cache, o.kinds.native_kv) = (KvCacheType::U8, true),
+                message: "a cache of type u8 does not go together with a cache in tiles",
+            },
+            Case {
+                change: |o| o.kinds.kv_cache = KvCacheType::U8,
+                message: "a cache of type u8 needs the largest key and value of each layer, and none are given",
+            },
+            Case {
+                change: |o| {
+                    o.kinds.kv_cache = KvCacheType::Q8_0;
+                    o.kinds.pd = Some(PdGraphs { total_lens: vec![8], ..PdGraphs::default() });
+                },
+                message: "a cache of type q8_0 does not go together with fused graphs: they take type u8",
             },
             Case {
                 change: |o| (o.kinds.embeddings_input, o.splits) = (true, Splits::LutDecoderLmhead),

@@ -37,6 +37,7 @@
 //! | keep prompt prefixes on disk | [`PrefixCache`] |
 //! | measure a model | [`perplexity::of_window`], [`perplexity::NllStats`]; [`calibrate`] for [`Policy::Cost`] |
 //! | draft from another model's hidden states | [`FeatureModel`], [`FeatureWidths`] |
+//! | know how large keys and values become, for caches of 8 bits | [`kv_peaks()`] |
 //! | switch LoRA adapters | [`LoraModel`], [`LoraConfig`] |
 //! | stop a long prompt from another thread | [`StopFlag`], from [`TokenModel::stop_flag`] |
 //! | write each step's tensors to files | [`DumpOptions`], [`EngineConfig::dump`] |
@@ -85,6 +86,7 @@ mod head_weight;
 pub mod image_encoder;
 mod input_writer;
 mod io;
+mod kv_peaks;
 mod load;
 mod lockstep;
 pub mod lora;
@@ -126,6 +128,7 @@ pub use features::{FeatureModel, FeatureWidths, OnFeatures};
 pub use genie_types::{Llama3Scaling, PositionKind, RopeConfig, RopeScaling};
 pub use grids::Grid;
 pub use image_encoder::{EmbeddingRows, ImageEncoder};
+pub use kv_peaks::kv_peaks;
 pub use kvmanager::{
     Admission, ContextLimit, Eviction, HeadKeys, HolePolicy, KeyScorer, LogitsRequest, ModeKind, Overflow, PlanError,
     Policy, SeqId, check_shapes,

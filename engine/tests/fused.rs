@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use compiler::testmodel::TestModel;
-use compiler::{CompileOptions, Family, PdGraphs, PdUpdate, Precision, Silent, Weights, compile};
+use compiler::{CompileOptions, Family, KvCacheType, KvPeaks, PdGraphs, PdUpdate, Precision, Silent, Weights, compile};
 use engine::{
     Engine, EngineConfig, EngineError, Overflow, PairConfig, PairRunner, RopeConfig, SeqId, SeqTokens, SequenceModel,
     TokenModel,
 };
-use genie_types::TokenId;
+use genie_types::{Dtype, TokenId};
 use proptest::prelude::*;
 use qnn_api::{Backend, BackendOptions, Library};
 
@@ -31,30 +31,37 @@ struct Place {
 const UPDATES: [PdUpdate; 3] = [PdUpdate::Host, PdUpdate::Graph, PdUpdate::Op];
 
 fn place(weights: Option<Weights>) -> Place {
-    place_of(Precision::F32, weights)
+    place_of(Precision::F32, weights, KvCacheType::Plain)
 }
 
-fn place_of(precision: Precision, weights: Option<Weights>) -> Place {
+fn place_of(precision: Precision, weights: Option<Weights>, cache: KvCacheType) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let checkpoint = folder.path().join("model");
     model().write(&checkpoint).unwrap();
     let library = Library::linked(qnn_host::providers()).unwrap();
     let backend = Backend::new(&library, &BackendOptions::default()).unwrap();
-    let bundle = |name: &str, pd: Option<PdGraphs>| {
+    let bundle = |name: &str, pd: Option<PdGraphs>, cache: (KvCacheType, Option<KvPeaks>)| {
         let mut options = CompileOptions::new(&checkpoint, folder.path().join(name));
         (options.ars, options.cls, options.precision) = (vec![1, 8], vec![CONTEXT], precision);
         (options.weights, options.kinds.pd) = (weights, pd);
+        (options.kinds.kv_cache, options.kv_peaks) = cache;
         compile(&options, &backend, &mut Silent).unwrap();
         let rope = RopeConfig::new(model().head_dim / 2, model().rope_theta).with_scaling(model().scaling);
         EngineConfig { rope: Some(rope), ..EngineConfig::new([folder.path().join(name).join("model.bin")]) }
     };
+    let peaks = (cache == KvCacheType::U8).then(|| {
+        let mut engine = Engine::open(&bundle("floats", None, (KvCacheType::Plain, None)), &backend).unwrap();
+        engine.process(&ids(0, CONTEXT as usize - 1)).unwrap();
+        KvPeaks::new(engine::kv_peaks(&engine.snapshot().unwrap().image)).unwrap()
+    });
+    let cache = (cache, peaks);
     let fused = UPDATES.map(|update| {
-        let mut config =
-            bundle(&format!("{update:?}"), Some(PdGraphs { total_lens: TOTALS.to_vec(), update, only: true }));
+        let pd = PdGraphs { total_lens: TOTALS.to_vec(), update, only: true };
+        let mut config = bundle(&format!("{update:?}"), Some(pd), cache.clone());
         config.pd = Some(PairConfig { last_row_unused: update != PdUpdate::Op, ..PairConfig::default() });
         config
     });
-    let plain = bundle("plain", None);
+    let plain = bundle("plain", None, cache);
     Place { backend, plain, fused, _folder: folder }
 }
 
@@ -303,8 +310,8 @@ fn weights_are_in_the_file_once() {
 
 /// One trace through whole bundles: host, native ops and the package's op leave the same bytes in every cache, where an updated past is bound
 /// to the buffer of the past and where it has one of its own.
-fn updates_are_one(precision: Precision) {
-    let place = place_of(precision, None);
+fn updates_are_one(precision: Precision, cache: KvCacheType) {
+    let place = place_of(precision, None, cache);
     let mut runners: Vec<(String, PairRunner)> = Vec::new();
     for (update, name) in UPDATES.iter().enumerate() {
         for in_place in [true, false] {
@@ -359,12 +366,43 @@ fn updates_are_one(precision: Precision) {
 
 #[test]
 fn three_updates_leave_the_same_bytes_in_float32() {
-    updates_are_one(Precision::F32);
+    updates_are_one(Precision::F32, KvCacheType::Plain);
 }
 
 #[test]
 fn three_updates_leave_the_same_bytes_in_float16() {
-    updates_are_one(Precision::F16);
+    updates_are_one(Precision::F16, KvCacheType::Plain);
+}
+
+#[test]
+fn three_updates_leave_the_same_bytes_in_uint8() {
+    updates_are_one(Precision::F32, KvCacheType::U8);
+}
+
+#[test]
+fn three_updates_leave_the_same_bytes_in_uint8_of_float16_graphs() {
+    updates_are_one(Precision::F16, KvCacheType::U8);
+}
+
+/// Codes of 8 bits: attention sees what they stand for in fused and plain graphs alike. A number that lies between two codes may be given
+/// the other one where graphs of another width add it up in another order, hence a tolerance above that of floats.
+#[test]
+fn fused_graphs_with_uint8_caches_equal_the_requests_alone() {
+    let place = place_of(Precision::F32, None, KvCacheType::U8);
+    for update in 0..3 {
+        let (mut runner, mut engine, mut known) = (place.runner(update), place.alone(), vec![Vec::new(); 3]);
+        for tensor in &runner.layout().tensors {
+            assert_eq!((tensor.dtype, tensor.quant.per_tensor().unwrap().1), (Dtype::UFixed8, -128));
+        }
+        take(&mut runner, &mut engine, &mut known, &[(0, ids(0, 9))], 2e-3);
+        take(&mut runner, &mut engine, &mut known, &[(0, ids(1, 1)), (1, ids(2, 6))], 2e-3);
+        take(&mut runner, &mut engine, &mut known, &[(1, ids(3, 1)), (0, ids(4, 4)), (2, ids(5, 11))], 2e-3);
+        take(&mut runner, &mut engine, &mut known, &[(0, ids(6, 1)), (1, ids(7, 1)), (2, ids(8, 1))], 2e-3);
+        // Rows that are no row of zeros, and use the codes' range.
+        let rows = runner.rows_of(SeqId(0), 0);
+        let (least, most) = (rows.iter().min().unwrap(), rows.iter().max().unwrap());
+        assert!(*least < 64 && *most > 192, "codes from {least} to {most}");
+    }
 }
 
 /// Every chunk and every other prompt's tail, in every graph: a decode row beside each, then both alone again.

@@ -3,9 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
@@ -207,42 +205,38 @@ fn templates_that_are_missing_or_broken_are_named() {
 #[test]
 fn ctrl_c_ends_the_reply_and_not_the_chat() {
     let place = Place::get();
-    let mut command = place.command(&["chat", "-c", "bundle", "-n", "200"]);
+    // No end token: a reply that ends before the signal would leave nothing to stop.
+    let mut command = place.command(&["chat", "-c", "bundle", "-n", "200", "--ignore-eos"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let written = Arc::new(AtomicUsize::new(0));
-    let reader = std::thread::spawn({
-        let written = written.clone();
-        move || {
-            let mut bytes = [0; 256];
-            while let Ok(n @ 1..) = stdout.read(&mut bytes) {
-                written.fetch_add(n, Ordering::SeqCst);
-            }
-        }
-    });
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut notes = String::new();
     for _ in 0..2 {
-        let before = written.load(Ordering::SeqCst);
+        // What the reply before has written is in the pipe by now, so that the next byte is this reply's.
+        let rest = rustix::io::ioctl_fionread(&stdout).unwrap();
+        stdout.read_exact(&mut vec![0; usize::try_from(rest).unwrap()]).unwrap();
         stdin.write_all(b"Hello\n").unwrap();
-        // More than the end of the reply before: this one has begun.
-        while written.load(Ordering::SeqCst) <= before + 1 {
-            assert!(child.try_wait().unwrap().is_none(), "{notes}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        stdout.read_exact(&mut [0]).unwrap();
         assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-        loop {
-            let from = notes.len();
-            assert!(said.read_line(&mut notes).unwrap() > 0, "the chat ended: {notes}");
-            if notes[from..].contains("stopped") {
-                break;
-            }
-        }
+        next_line(&mut said, &mut notes, "stopped");
     }
     stdin.write_all(b"/set max-tokens 3\nShort\n/save stopped\n").unwrap();
     drop(stdin);
+    stdout.read_to_end(&mut Vec::new()).unwrap();
     said.read_to_string(&mut notes).unwrap();
-    reader.join().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{notes}");
     assert_eq!(place.messages("stopped").len(), 6);
+}
+
+/// Reads lines until one contains the text; one that says that a reply ended by itself is a failure.
+#[cfg(unix)]
+fn next_line(said: &mut impl BufRead, notes: &mut String, text: &str) {
+    loop {
+        let from = notes.len();
+        assert!(said.read_line(notes).unwrap() > 0, "the chat ended: {notes}");
+        assert!(!notes[from..].contains("was cut"), "the reply was not stopped: {notes}");
+        if notes[from..].contains(text) {
+            return;
+        }
+    }
 }

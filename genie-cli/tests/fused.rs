@@ -46,6 +46,53 @@ fn bundles() -> tempfile::TempDir {
     folder
 }
 
+/// Caches of 8 bits, with the scales of a run in floats: whoever writes their rows, a bundle has the tokens of plain graphs with such caches.
+#[test]
+fn caches_of_8_bits_are_updated_in_three_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    TestModel::tiny(Family::Llama).write(&folder.join("model")).unwrap();
+    let compile = |bundle: &str, flags: &[&str]| {
+        let flags = [&["compile", "model", "-o", bundle, "--kv-cache", "u8"], PLAIN, flags].concat();
+        printed(folder, &flags);
+    };
+    std::fs::write(folder.join("text"), "To be, or not to be, that is the question.").unwrap();
+    compile("plain", &["--kv-text", "text"]);
+    let wanted = reply(folder, "plain")["tokens"].clone();
+    for update in ["host", "graph", "op"] {
+        let flags = ["--kv-text", "text", "--pd-total-lens", "4,8", "--pd-only", "--pd-kv-update", update];
+        compile(update, &flags);
+        assert_eq!(reply(folder, update)["tokens"], wanted, "{update}");
+        for line in printed(folder, &["verify", update, "-n", "6", "--json"]).lines() {
+            assert_eq!(serde_json::from_str::<Value>(line).unwrap()["ok"], true, "{update}: {line}");
+        }
+    }
+    // The bundle of floats that gave the scales is gone.
+    let mut left: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["cache", "graph", "host", "model", "op", "plain", "text"]);
+}
+
+#[test]
+fn caches_that_fused_graphs_cannot_have_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    TestModel { head_dim: 32, ..TestModel::tiny(Family::Llama) }.write(&folder.join("model")).unwrap();
+    for (flags, what) in [
+        (
+            &["--kv-cache", "q8_0", "--pd-total-lens", "8"][..],
+            "does not go together with fused graphs: they take type u8",
+        ),
+        (&["--kv-cache", "u8", "--native-kv"], "a cache of type u8 does not go together with a cache in tiles"),
+        (&["--kv-text", "text"], "`--kv-text` is for `--kv-cache u8`"),
+        (&["--kv-cache", "u8", "--kv-text", "none"], "cannot read the text `none`"),
+    ] {
+        let said = refused(folder, &[&["compile", "model", "-o", "bundle"], PLAIN, flags].concat());
+        assert!(said.contains(what), "{flags:?}: {said}");
+    }
+    assert!(!folder.join("bundle").exists());
+}
+
 fn set_enable(folder: &Path, bundle: &str, enable: Option<bool>) {
     let path = folder.join(bundle).join("genie_config.json");
     let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();

@@ -8,7 +8,7 @@ use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use engine::{SeqId, SeqTokens, SequenceModel, TokenModel};
-use genie_types::TokenId;
+use genie_types::{KvDtype, TokenId};
 use open_genie::{BackendChoice, Bundle, Options, PairModel};
 
 fn compile(folder: &Path, bundle: &str, flags: &[&str]) {
@@ -82,19 +82,31 @@ fn together(pair: &mut PairModel) -> [Vec<TokenId>; 2] {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn two_requests_have_the_tokens_that_each_has_alone() {
+    take_turns("plain", KvDtype::F16);
+}
+
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn two_requests_have_them_with_caches_of_8_bits() {
+    take_turns("u8", KvDtype::U8);
+}
+
+fn take_turns(cache: &str, dtype: KvDtype) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     TestModel { head_dim: 32, ..TestModel::tiny(Family::Llama) }.write(&folder.join("model")).unwrap();
-    compile(folder, "plain", &[]);
+    compile(folder, "plain", &["--kv-cache", cache]);
     let mut plain = Bundle::read(folder.join("plain")).unwrap().open(&options()).unwrap();
     let wanted = PROMPTS.map(|(seed, n)| alone(plain.engine_mut(), &prompt(seed, n)));
     drop(plain);
     let mut caches = Vec::new();
     for update in ["host", "graph"] {
-        compile(folder, update, &["--pd-total-lens", "4,8", "--pd-only", "--pd-kv-update", update]);
+        let flags = ["--kv-cache", cache, "--pd-total-lens", "4,8", "--pd-only", "--pd-kv-update", update];
+        compile(folder, update, &flags);
         let mut pair = Bundle::read(folder.join(update)).unwrap().open_pair(&options()).unwrap();
         assert!(pair.backend().library().is_htp());
         assert_eq!(pair.runner().layout().updates, update == "graph");
+        assert!(pair.runner().layout().tensors.iter().all(|tensor| tensor.tensor.dtype == dtype));
         assert_eq!(together(&mut pair), wanted, "{update}, together");
         let steps = pair.runner().steps().to_string();
         assert!(steps.contains("model.0.pd.s4") && steps.contains("model.0.s1"), "{steps}");

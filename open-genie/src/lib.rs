@@ -33,6 +33,7 @@
 //! | run several sequences in one step | [`Model::engine_mut`], [`SequenceModel`], [`SeqTokens`], [`SeqId`] |
 //! | turn texts into vectors | [`Encoder`], [`TextEmbedding`] |
 //! | compile a model and prove its bundle (feature `compile`) | `compile`, `prove`, `Compiled` |
+//! | measure keys and values for a cache of 8 bits (feature `compile`) | `kv_peaks` |
 //! | compare with graphs that have no cache (feature `demo`) | `Naive`, `Model::verify_with` |
 //! | find a model by one word; compile a checkpoint once, into the cache (feature `compile`) | `models` |
 //! | put images into a prompt | [`Session::encode_image`], [`Session::read_rows`], [`Session::add_rows`], [`place_images`] |
@@ -61,6 +62,8 @@ mod encoder;
 mod error;
 mod forecast_prefix;
 mod image;
+#[cfg(feature = "compile")]
+mod kv_peaks;
 mod long_context;
 mod lora;
 mod model;
@@ -107,6 +110,8 @@ pub use error::{Error, Hint};
 pub use forecast_prefix::MadePrefix;
 pub use genie_types::TokenId;
 pub use image::place_images;
+#[cfg(feature = "compile")]
+pub use kv_peaks::kv_peaks;
 pub use kvmanager::SeqId;
 pub use long_context::LongContext;
 pub use lora::Lora;

@@ -18,6 +18,7 @@
 
 use super::block_cache::Divisors;
 use super::cache_rows::{self, Slots};
+use super::cache_types::CacheTypes;
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::weights::{self, LayerWeights};
@@ -42,6 +43,8 @@ pub(super) struct SharedInputs<T> {
     pub(super) blocks: Option<Divisors<T>>,
     /// Keys are `[kv, 1, n, d]`, as values are.
     pub(super) keys_by_row: bool,
+    /// Types of cache tensors, where rows are in no blocks.
+    pub(super) cache: CacheTypes,
     /// Where new rows go, in graphs that scatter them.
     pub(super) slots: Option<Slots<T>>,
     /// Cosines and sines, `[1, n, r/2]`; `None` where no layer rotates.
@@ -62,12 +65,12 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
         spec: &ModelSpec,
         split: &Split,
         (variant, windows): (Variant, Windows),
-        Source { format, kinds, .. }: &Source<'_>,
+        Source { format, kinds, kv_peaks, .. }: &Source<'_>,
         graph: &mut Composer<S>,
     ) -> Result<Self> {
         let (format, slots) = (*format, Slots::declare(spec, variant, kinds.cache, graph)?);
         let blocks = match kinds.kv_cache {
-            KvCacheType::Plain | KvCacheType::Rows => None,
+            KvCacheType::Plain | KvCacheType::Rows | KvCacheType::U8 => None,
             KvCacheType::Q8_0 => Some(Divisors::declare(graph)?),
         };
         let (n, m, width) = (variant.ar().get(), variant.cl().get(), spec.rope_dim());
@@ -125,6 +128,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
             mask,
             blocks,
             keys_by_row: kinds.kv_cache.keys_by_row(),
+            cache: CacheTypes::of(dtype, *kv_peaks),
             slots,
             local_mask,
             windows,
@@ -139,7 +143,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
     /// For graphs that have their masks and positions otherwise: the tables, and the factors that are constants.
     pub(super) fn with_tables<S: GraphSink<Tensor = T>>(
         spec: &ModelSpec,
-        format: super::Format,
+        (format, cache): (super::Format, CacheTypes),
         (tables, local_tables): (Option<Tables<T>>, Option<Tables<T>>),
         graph: &mut Composer<S>,
     ) -> Result<Self> {
@@ -150,6 +154,7 @@ impl<T: Copy + core::fmt::Debug> SharedInputs<T> {
             windows: Windows::Unused,
             blocks: None,
             keys_by_row: false,
+            cache,
             slots: None,
             tables,
             local_tables,

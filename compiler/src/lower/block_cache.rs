@@ -119,10 +119,10 @@ fn quantised<S: GraphSink>(
     let scale = one_each_block(graph, &at("scales_again"), &scale)?;
     let whole = graph.div(&at("exact"), &x, &scale)?;
     let encoded = |name: &str, dims: Vec<usize>| TensorInfo::new(name, dims, Dtype::UFixed8).with_quant(NUMBERS);
-    let numbers =
-        graph.encoded_op((&at("numbers"), "Convert"), &whole, &encoded(&at("numbers_out"), dims), Kind::Native)?;
+    let info = encoded(&at("numbers_out"), dims);
+    let numbers = graph.described_op((&at("numbers"), "Convert"), &[], &[&whole], &info, Kind::Native)?;
     let info = encoded(numbers_name, vec![kv, 1, n, d]);
-    let numbers = graph.encoded_op((&at("numbers_new"), "Reshape"), &numbers, &info, Kind::Output)?;
+    let numbers = graph.described_op((&at("numbers_new"), "Reshape"), &[], &[&numbers], &info, Kind::Output)?;
     product(graph, at, &numbers, &scale)
 }
 

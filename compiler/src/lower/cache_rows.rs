@@ -105,9 +105,11 @@ pub(super) fn new_rows<S: GraphSink>(
         true => (k, vec![n_kv_heads, 1, n, head_dim]),
     };
     let name = shared.cache_name(spec, KvKind::Key, layer, false);
-    let k = graph.reshape(&at("k_new"), &k, key_dims, Some(&name))?;
+    let keys = shared.cache.get(KvKind::Key, layer);
+    let k = keys.output(graph, &at("k_new"), &k, key_dims, &name)?;
     let name = shared.cache_name(spec, KvKind::Value, layer, false);
-    let v = graph.reshape(&at("v_new"), &v, vec![n_kv_heads, 1, n, head_dim], Some(&name))?;
+    let values = shared.cache.get(KvKind::Value, layer);
+    let v = values.output(graph, &at("v_new"), &v, vec![n_kv_heads, 1, n, head_dim], &name)?;
     Ok((k, v))
 }
 
@@ -120,20 +122,27 @@ pub(super) fn with_past<S: GraphSink>(
     shared: &SharedInputs<S::Tensor>,
     (k, v): Rows<S::Tensor>,
 ) -> Result<Rows<S::Tensor>> {
+    let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
+    let [keys, values] = [KvKind::Key, KvKind::Value].map(|kind| shared.cache.get(kind, layer));
+    let (k, v) = match shared.blocks {
+        Some(_) => (k, v),
+        None => (keys.floats(graph, &at("k_new_floats"), &k)?, values.floats(graph, &at("v_new_floats"), &v)?),
+    };
     if past == 0 {
         return Ok((k, v));
     }
-    let at = |part: &str| format!("model_layers_{layer}_self_attn_{part}");
     if shared.blocks.is_some() {
         let (past_k, past_v) = block_cache::past_rows(spec, layer, past, graph, shared)?;
         return Ok((graph.concat(&at("k_all"), &past_k, &k, 2)?, graph.concat(&at("v_all"), &past_v, &v, 2)?));
     }
     let past = if shared.slots.is_some() { past + v.dims[2] } else { past };
     let cache_name = |kind, is_input| shared.cache_name(spec, kind, layer, is_input);
-    let (kv, d, dtype) = (spec.n_kv_heads, spec.head_dim, graph.dtype());
-    let (key_dims, key_axis) = if shared.keys_by_row { (vec![kv, 1, past, d], 2) } else { (vec![kv, 1, d, past], 3) };
-    let past_key = graph.input(&cache_name(KvKind::Key, true), key_dims, dtype)?;
-    let past_value = graph.input(&cache_name(KvKind::Value, true), vec![kv, 1, past, d], dtype)?;
+    let (kv, d) = (spec.n_kv_heads, spec.head_dim);
+    let (key_dims, key_axis) = if shared.keys_by_row { ([kv, 1, past, d], 2) } else { ([kv, 1, d, past], 3) };
+    let past_key = graph.cache_input(&keys.info(&cache_name(KvKind::Key, true), &key_dims))?;
+    let past_value = graph.cache_input(&values.info(&cache_name(KvKind::Value, true), &[kv, 1, past, d]))?;
+    let past_key = keys.floats(graph, &at("k_past_floats"), &past_key)?;
+    let past_value = values.floats(graph, &at("v_past_floats"), &past_value)?;
     match &shared.slots {
         None => {
             Ok((graph.concat(&at("k_all"), &past_key, &k, key_axis)?, graph.concat(&at("v_all"), &past_value, &v, 2)?))

@@ -82,6 +82,12 @@ impl<S: GraphSink> Composer<S> {
         Ok(TensorValue::new(self.sink.tensor(info, Kind::Input)?, info.dims.clone()))
     }
 
+    /// The past of a cache tensor, arranged as caches are.
+    pub(super) fn cache_input(&mut self, info: &TensorInfo) -> Result<TensorValue<S::Tensor>> {
+        let info = TensorInfo { format: self.info(&info.name, Vec::new(), info.dtype).format, ..info.clone() };
+        self.encoded_input(&info)
+    }
+
     /// A constant that is not a weight, `[1]`.
     pub(crate) fn scalar(&mut self, name: &str, value: f32) -> Result<TensorValue<S::Tensor>> {
         let bytes = match self.dtype {
@@ -366,6 +372,11 @@ impl<S: GraphSink> Composer<S> {
         self.op(node, "ElementWiseAbs", &[], &[x], x.dims.clone(), None)
     }
 
+    /// Codes as numbers.
+    pub(super) fn dequantise(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
+        self.op(node, "Dequantize", &[], &[x], x.dims.clone(), None)
+    }
+
     /// Floats of one type as those of another.
     pub(super) fn converted(
         &mut self,
@@ -380,16 +391,18 @@ impl<S: GraphSink> Composer<S> {
         self.typed_op((node, "Convert"), &[], &[x], (&out, Kind::Native), x.dims.clone(), to)
     }
 
-    /// An op without parameters whose result has an encoding.
-    pub(super) fn encoded_op(
+    /// An op whose result is described by the caller: its type may have an encoding.
+    pub(super) fn described_op(
         &mut self,
         (node, op): (&str, &str),
-        x: &TensorValue<S::Tensor>,
+        params: &[(&str, Param)],
+        inputs: &[&TensorValue<S::Tensor>],
         info: &TensorInfo,
         kind: Kind,
     ) -> Result<TensorValue<S::Tensor>> {
         let tensor = self.sink.tensor(info, kind)?;
-        self.sink.node(node, op, &[], &[x.tensor], &[tensor])?;
+        let inputs: Vec<S::Tensor> = inputs.iter().map(|val| val.tensor).collect();
+        self.sink.node(node, op, params, &inputs, &[tensor])?;
         Ok(TensorValue::new(tensor, info.dims.clone()))
     }
 
@@ -440,13 +453,9 @@ impl<S: GraphSink> Composer<S> {
         &mut self,
         (node, op): (&str, &str),
         inputs: &[&TensorValue<S::Tensor>],
-        outputs: &[(String, Vec<usize>)],
-        dtype: Dtype,
+        outputs: &[TensorInfo],
     ) -> Result<()> {
-        let mut declare = |(name, dims): &(String, Vec<usize>)| {
-            let info = self.info(name, dims.clone(), dtype);
-            self.sink.tensor(&info, Kind::Output)
-        };
+        let mut declare = |info: &TensorInfo| self.sink.tensor(info, Kind::Output);
         let outputs = outputs.iter().map(&mut declare).collect::<Result<Vec<_>>>()?;
         let inputs: Vec<S::Tensor> = inputs.iter().map(|val| val.tensor).collect();
         self.sink.node(node, op, &[], &inputs, &outputs)

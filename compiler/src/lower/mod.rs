@@ -10,6 +10,7 @@ mod attention;
 pub(crate) mod block_cache;
 mod blocks;
 mod cache_rows;
+mod cache_types;
 mod composer;
 mod eagle;
 mod encode;
@@ -39,6 +40,7 @@ pub(crate) use window::{WINDOW_GROUP, Windows};
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
+use crate::kv_peaks::KvPeaks;
 use crate::lora::Adapter;
 use crate::unread::{self, Taken};
 use crate::{GraphKinds, Precision, Progress, Result, Weights};
@@ -85,6 +87,8 @@ pub(crate) struct Source<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) format: Format,
     pub(crate) kinds: &'a GraphKinds,
+    /// Of a cache of 8 bits.
+    pub(crate) kv_peaks: Option<&'a KvPeaks>,
     /// Those that switch at run time.
     pub(crate) adapters: &'a [Adapter],
     /// Error of rounding to blocks so far.

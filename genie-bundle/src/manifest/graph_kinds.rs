@@ -93,6 +93,8 @@ pub enum KvCacheType {
     Rows,
     /// As 8-bit numbers in blocks of 32 along a head, each with a scale in float16: 8.5 bits for each number.
     Q8_0,
+    /// As 8-bit numbers with one scale for each tensor.
+    U8,
 }
 
 impl KvCacheType {
@@ -100,9 +102,9 @@ impl KvCacheType {
         *self == Self::Plain
     }
 
-    /// Keys are `[n_kv, 1, rows, head_dim]`; with sequence last, `[n_kv, 1, head_dim, rows]`, otherwise.
+    /// Keys are `[n_kv, 1, rows, head_dim]`; `[n_kv, 1, head_dim, rows]` otherwise.
     pub fn keys_by_row(self) -> bool {
-        self != Self::Plain
+        matches!(self, Self::Rows | Self::Q8_0)
     }
 
     /// As the manifest and the command line call it.
@@ -111,6 +113,7 @@ impl KvCacheType {
             Self::Plain => "plain",
             Self::Rows => "rows",
             Self::Q8_0 => "q8_0",
+            Self::U8 => "u8",
         }
     }
 }
@@ -135,7 +138,7 @@ mod tests {
         assert!(GraphKinds::default().is_plain() && !kinds.is_plain());
         let kinds = GraphKinds { kv_cache: KvCacheType::Q8_0, ..GraphKinds::default() };
         assert_eq!(text(&kinds), r#"{"kv-cache":"q8_0"}"#);
-        for kind in [KvCacheType::Rows, KvCacheType::Q8_0] {
+        for kind in [KvCacheType::Rows, KvCacheType::Q8_0, KvCacheType::U8] {
             let kinds = GraphKinds { kv_cache: kind, ..GraphKinds::default() };
             assert_eq!(text(&kinds), format!(r#"{{"kv-cache":"{}"}}"#, kind.name()));
         }

@@ -1,5 +1,7 @@
 //! Flags of `genie compile` for kinds of graphs beside the plain ones.
 
+use std::path::PathBuf;
+
 use clap::ValueEnum;
 use compiler::{CacheUpdate, GraphKinds, KvCacheType, PdGraphs, PdUpdate};
 
@@ -18,9 +20,12 @@ pub struct GraphKindArgs {
     /// How new rows get into the cache.
     #[arg(long, value_enum, default_value_t)]
     pub cache_update: CacheUpdateArg,
-    /// How the numbers of the KV cache are kept. For the embedded backend.
+    /// How the numbers of the KV cache are kept.
     #[arg(long, value_enum, default_value_t)]
     pub kv_cache: KvCacheArg,
+    /// Text whose keys and values give the scales of `--kv-cache u8`, its first 511 tokens [default: a few lines of English].
+    #[arg(long, value_name = "FILE")]
+    pub kv_text: Option<PathBuf>,
     /// Keep the cache in the tiles of the Hexagon matrix unit. For the embedded backend: no tool at hand makes a chip's
     /// graphs of this kind.
     #[arg(long, conflicts_with = "soc")]
@@ -52,11 +57,13 @@ pub enum KvCacheArg {
     /// As floats of `--precision`.
     #[default]
     Plain,
-    /// As floats of `--precision`, keys row by row as values are: a new token is appended several times as fast.
+    /// As floats of `--precision`, keys row by row as values are: a new token is appended several times as fast. For the embedded backend.
     Rows,
-    /// As 8-bit numbers in blocks of 32 along a head, each with a float16 scale: 8.5 bits for each number.
+    /// As 8-bit numbers in blocks of 32 along a head, each with a float16 scale: 8.5 bits for each number. For the embedded backend.
     #[value(name = "q8_0")]
     Q8_0,
+    /// As 8-bit numbers with one scale for each tensor, from a run of the model in floats before it is compiled.
+    U8,
 }
 
 /// How new rows get into the caches of a fused pair.
@@ -98,6 +105,7 @@ impl GraphKindArgs {
                 KvCacheArg::Plain => KvCacheType::Plain,
                 KvCacheArg::Rows => KvCacheType::Rows,
                 KvCacheArg::Q8_0 => KvCacheType::Q8_0,
+                KvCacheArg::U8 => KvCacheType::U8,
             },
             native_kv: self.native_kv,
             head_weight_input: self.lmhead_weight_input,

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use chat_template::{Message, named};
-use open_genie::{Bundle, Conversation, Reply, StopReason, chat_template};
+use open_genie::{Bundle, Conversation, Reply, chat_template};
 
 use crate::args::number::{self, Limit};
 use crate::args::{
@@ -189,8 +189,15 @@ impl Chat<'_> {
     fn answer(&mut self, again: bool) -> Result<()> {
         let deferred = self.printer.interrupt().defer();
         let stop = self.conversation.session().stop_handle();
-        deferred.stop_with(move || stop.stop());
+        deferred.stop_with({
+            let stop = stop.clone();
+            move || stop.stop()
+        });
         let mut generation = if again { self.conversation.reply_again()? } else { self.conversation.reply()? };
+        if self.printer.interrupt().received().is_some() {
+            // A query forgets the stops before it; a signal during the check of the weights comes before it.
+            stop.stop();
+        }
         let mut part = self.screen.reply();
         for token in &mut generation {
             part.write(&token?.text)?;
@@ -201,10 +208,8 @@ impl Chat<'_> {
         part.end()?;
         let reply = generation.stop_here();
         drop(deferred);
-        if reply.stop == StopReason::Aborted {
-            // Ctrl-C ended the reply, not the chat; other signals end both.
-            self.printer.interrupt().forgive();
-        }
+        // Ctrl-C ends the reply, not the chat, also where the reply had just ended by itself; other signals end both.
+        self.printer.interrupt().forgive();
         self.conversation.push(Message::assistant(reply.text.clone()));
         self.screen.after(self.conversation.session(), &reply);
         self.last = Some(reply);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use compiler::{
-    AdapterSource, Amount, CompileOptions, HtpOptions, Manifest, ModelSummary, Precision, Progress, Splits, Stage,
-    Weights,
+    AdapterSource, Amount, CompileOptions, HtpOptions, KvCacheType, Manifest, ModelSummary, Precision, Progress,
+    Splits, Stage, Weights,
 };
 use indicatif::ProgressBar;
 use open_genie::Proof;
@@ -20,6 +20,7 @@ use crate::args::{BackendArgs, GraphKindArgs, VariantArgs};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::printer::Printer;
+use crate::prompt_text::{self, Role};
 
 /// Flags of `genie compile`.
 #[derive(clap::Args)]
@@ -165,7 +166,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         force: args.force,
         ..CompileOptions::new(&args.model, &args.output)
     };
-    let Compiled { manifest, proof } = into_bundle(&options, args, printer)?;
+    let Compiled { manifest, proof } = into_bundle(options, args, printer)?;
     let config = args.output.join(genie_bundle::CONFIG_FILE);
     match args.json {
         true => printer.data_line(record(&config, &manifest)?)?,
@@ -241,7 +242,19 @@ struct Compiled {
 }
 
 /// Compiles with progress bars.
-fn into_bundle(options: &CompileOptions, args: &Args, printer: &Printer) -> Result<Compiled> {
+fn into_bundle(mut options: CompileOptions, args: &Args, printer: &Printer) -> Result<Compiled> {
+    // A signal cancels, so that nothing half written is left.
+    let _deferred = printer.interrupt().defer();
+    if options.kinds.kv_cache == KvCacheType::U8 {
+        let text =
+            args.kinds.kv_text.as_deref().map(|path| prompt_text::read(path, Role::Text, printer)).transpose()?;
+        let mut bars = Bars::new(printer, false);
+        options.kv_peaks = Some(open_genie::kv_peaks(&options, text.as_deref(), &mut bars)?);
+    } else if args.kinds.kv_text.is_some() {
+        let hint = "omit it, or compile with `--kv-cache u8`";
+        return Err(UserError::error("`--kv-text` is for `--kv-cache u8`", hint));
+    }
+    let options = &options;
     options.check()?;
     let open = args.backend.options()?;
     let backend = match &options.htp {
@@ -252,8 +265,6 @@ fn into_bundle(options: &CompileOptions, args: &Args, printer: &Printer) -> Resu
         }
         None => open_genie::open_backend(&open)?,
     };
-    // A signal cancels, so that nothing half written is left.
-    let _deferred = printer.interrupt().defer();
     let mut bars = Bars::new(printer, options.htp.is_some());
     if args.skip_check {
         let manifest = compiler::compile(options, &backend, &mut bars)?;

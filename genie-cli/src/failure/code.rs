@@ -268,6 +268,9 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::OneFileForChip { .. }
         | CompileError::CacheTypeForChip { .. }
         | CompileError::CacheTypeWith { .. }
+        | CompileError::NoKvPeaks
+        | CompileError::BadKvPeak { .. }
+        | CompileError::KvPeaksOfOtherModel { .. }
         | CompileError::AdapterName { .. }
         | CompileError::AdapterTwice { .. }
         | CompileError::TestModel { .. } => Some("invalid-argument"),

@@ -5,7 +5,8 @@
 //! `[.., D, P]` or `[.., P, D]`, past values `[.., P, D]`, new keys and values alike with `N` for `P`, then four integers
 //! of one element: the cache's first row to write, the first new row to read, how many, and whether to write at all.
 //! The outputs are the caches after the update.
-//! *Units and dtype*: elements are moved as they are, so caches and new rows share type and encoding.
+//! *Units and dtype*: elements are moved as they are, so a cache and its new rows share type and encoding. Keys and values have one type, and
+//! may have a scale each.
 //! *Traps*: rows that do not fit are an error of the run, never cut off. With `enable` 0 the output is the past, also
 //! where it lies in another buffer.
 
@@ -47,19 +48,21 @@ const VALUES: (usize, usize) = (2, 4);
 const SCALARS: std::ops::Range<usize> = 5..9;
 
 fn shapes(call: &Call<'_>) -> Shapes {
-    let cache = call.tensor(VALUES.0)?;
-    for i in [KEYS.0, KEYS.1, VALUES.1] {
-        let tensor = call.tensor(i)?;
-        if (tensor.dtype, &tensor.quant) != (cache.dtype, &cache.quant) {
-            let expected = format!("{:?} in the encoding of the cache: {:?}", cache.dtype, cache.quant);
-            return Err(call.bad_input(i, expected, format!("{:?}: {:?}", tensor.dtype, tensor.quant)));
+    for (output, (past, new)) in [KEYS, VALUES].into_iter().enumerate() {
+        let (cache, new_rows) = (call.tensor(past)?, call.tensor(new)?);
+        let expected = || format!("{:?} in the encoding of the cache: {:?}", cache.dtype, cache.quant);
+        if (new_rows.dtype, &new_rows.quant) != (cache.dtype, &cache.quant) {
+            return Err(call.bad_input(new, expected(), format!("{:?}: {:?}", new_rows.dtype, new_rows.quant)));
+        }
+        if let Some(updated) = call.outputs.get(output)
+            && (updated.dtype, &updated.quant) != (cache.dtype, &cache.quant)
+        {
+            return Err(call.bad_output(output, expected(), format!("{:?}: {:?}", updated.dtype, updated.quant)));
         }
     }
-    for (i, tensor) in call.outputs.iter().enumerate() {
-        if (tensor.dtype, &tensor.quant) != (cache.dtype, &cache.quant) {
-            let expected = format!("{:?} in the encoding of the cache: {:?}", cache.dtype, cache.quant);
-            return Err(call.bad_output(i, expected, format!("{:?}: {:?}", tensor.dtype, tensor.quant)));
-        }
+    let (keys, values) = (call.tensor(KEYS.0)?.dtype, call.tensor(VALUES.0)?.dtype);
+    if keys != values {
+        return Err(call.bad_input(KEYS.0, format!("{values:?}, as the values are"), format!("{keys:?}")));
     }
     for i in SCALARS {
         if call.dims(i)?.iter().any(|&d| d != 1) {

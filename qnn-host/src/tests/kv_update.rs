@@ -375,6 +375,16 @@ fn an_update_that_others_read_is_stored_as_before() {
 }
 
 #[test]
+fn keys_and_values_may_have_a_scale_each() {
+    let mut graph = graph(SMALL, Dtype::UFixed8, How::Op);
+    for tensor in graph.tensors.iter_mut().filter(|t| t.name.contains("value")) {
+        tensor.quant = Quant::PerTensor { scale: 0.5, offset: -128 };
+    }
+    let node = graph.nodes.iter().find(|n| n.op == kv_update::NAME).expect("an update");
+    crate::validate::check_node(&graph, node).expect("it is taken");
+}
+
+#[test]
 fn operands_that_contradict_each_other_are_refused() {
     let refused = |change: fn(&mut SourceGraph)| {
         let mut graph = graph(SMALL, Dtype::UFixed8, How::Op);
@@ -387,6 +397,11 @@ fn operands_that_contradict_each_other_are_refused() {
         g.tensors[i].quant = Quant::PerTensor { scale: 0.5, offset: -128 };
     });
     assert!(encoding.contains("`present_key_0`: expected UFixed8 in the encoding of the cache"), "{encoding}");
+    let updated = refused(|g| {
+        let i = g.tensors.iter().position(|t| t.name.starts_with("updated_past_value")).expect("there");
+        g.tensors[i].quant = Quant::PerTensor { scale: 0.5, offset: -128 };
+    });
+    assert!(updated.contains("expected UFixed8 in the encoding of the cache"), "{updated}");
     let rows = refused(|g| {
         let i = g.tensors.iter().position(|t| t.name == "present_key_0").expect("there");
         g.tensors[i].dims[3] = 3;

@@ -40,17 +40,21 @@ pub(super) fn lower<S: GraphSink>(
     let v = lora::linear(graph, &at("v_proj"), &h, &weights.v, None)?;
     let v = heads(graph, &at("v"), v, None, kv, spec)?;
     let present = |kind| PdName::Present { kind, layer }.to_string();
-    let k = graph.reshape(&at("k_present"), &k, vec![1, kv, d, n], Some(&present(KvKind::Key)))?;
-    let v = graph.reshape(&at("v_present"), &v, vec![1, kv, n, d], Some(&present(KvKind::Value)))?;
+    let types = [KvKind::Key, KvKind::Value].map(|kind| shared.cache.get(kind, layer));
+    let [keys, values] = &types;
+    let k = keys.output(graph, &at("k_present"), &k, vec![1, kv, d, n], &present(KvKind::Key))?;
+    let v = values.output(graph, &at("v_present"), &v, vec![1, kv, n, d], &present(KvKind::Value))?;
+    let k_floats = keys.floats(graph, &at("k_new_floats"), &k)?;
+    let v_floats = values.floats(graph, &at("v_new_floats"), &v)?;
     let new = [
-        graph.reshape(&at("k_new"), &k, vec![kv, 1, d, n], None)?,
-        graph.reshape(&at("v_new"), &v, vec![kv, 1, n, d], None)?,
+        graph.reshape(&at("k_new"), &k_floats, vec![kv, 1, d, n], None)?,
+        graph.reshape(&at("v_new"), &v_floats, vec![kv, 1, n, d], None)?,
     ];
 
     let mut past_of = |slot: Option<Slot>| -> Result<[TensorValue<S::Tensor>; 2]> {
-        let dtype = graph.dtype();
-        let mut input = |kind, dims| graph.input(&PdName::Past { kind, slot, layer }.to_string(), dims, dtype);
-        Ok([input(KvKind::Key, vec![1, kv, d, past])?, input(KvKind::Value, vec![1, kv, past, d])?])
+        let name = |kind| PdName::Past { kind, slot, layer }.to_string();
+        let keys = graph.encoded_input(&keys.info(&name(KvKind::Key), &[1, kv, d, past]))?;
+        Ok([keys, graph.encoded_input(&values.info(&name(KvKind::Value), &[1, kv, past, d]))?])
     };
     let (prefill, decode) = match inputs.form {
         PdForm::Pair(_) => (Some(past_of(Some(Slot::Prefill))?), past_of(Some(Slot::Decode))?),
@@ -60,9 +64,11 @@ pub(super) fn lower<S: GraphSink>(
     let rows = |range: (usize, usize)| [(0, kv), (0, spec.group_size()), range, (0, d)];
     let branch = |graph: &mut Composer<S>, name: &str, q, past: &[TensorValue<S::Tensor>; 2], mask| {
         let at = |part: &str| at(&format!("{name}_{part}"));
-        let k = graph.reshape(&at("k_past"), &past[0], vec![kv, 1, d, past[0].dims[3]], None)?;
+        let k = keys.floats(graph, &at("k_past_floats"), &past[0])?;
+        let k = graph.reshape(&at("k_past"), &k, vec![kv, 1, d, past[0].dims[3]], None)?;
         let k = graph.concat(&at("k_all"), &k, &new[0], 3)?;
-        let v = graph.reshape(&at("v_past"), &past[1], vec![kv, 1, past[1].dims[2], d], None)?;
+        let v = values.floats(graph, &at("v_past_floats"), &past[1])?;
+        let v = graph.reshape(&at("v_past"), &v, vec![kv, 1, past[1].dims[2], d], None)?;
         let v = graph.concat(&at("v_all"), &v, &new[1], 2)?;
         let mixed = attend(graph, shared, &at, [q, &k, &v], mask)?;
         let n = mixed.dims[2];
@@ -80,5 +86,5 @@ pub(super) fn lower<S: GraphSink>(
     };
     let residual = shared.residual.clone();
     builder.x = attention::finish(spec, layer, builder, weights, (mixed, residual))?;
-    Ok(LayerCache { prefill, decode, present: [k, v] })
+    Ok(LayerCache { prefill, decode, present: [k, v], types })
 }

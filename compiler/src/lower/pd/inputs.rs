@@ -3,6 +3,7 @@
 //! *Units and dtype*: the mask is uint16, 65535 sees and 0 does not; its encoding makes that 0 and -1000, which is added to the scores.
 
 use super::super::attention::{SharedInputs, Tables};
+use super::super::cache_types::CacheTypes;
 use super::super::composer::{Composer, TensorValue};
 use super::super::sink::GraphSink;
 use super::super::weight_format::Format;
@@ -39,7 +40,7 @@ impl<T: Copy + core::fmt::Debug> PdInputs<T> {
         spec: &ModelSpec,
         form: PdForm,
         variant: Variant,
-        (update, format): (PdUpdate, Format),
+        (update, format, cache): (PdUpdate, Format, CacheTypes),
         graph: &mut Composer<S>,
     ) -> Result<(Self, SharedInputs<T>)> {
         let (n, cl) = (variant.ar().get(), variant.cl().get());
@@ -61,7 +62,7 @@ impl<T: Copy + core::fmt::Debug> PdInputs<T> {
         };
         let rows = update::declare(spec, variant, update, (ctrl.as_ref(), &positions), graph)?;
         let tables = tables(spec, variant, &positions, graph)?;
-        let shared = SharedInputs::with_tables(spec, format, tables, graph)?;
+        let shared = SharedInputs::with_tables(spec, (format, cache), tables, graph)?;
         Ok((Self { form, prefill_mask, decode_mask, positions, rows }, shared))
     }
 }

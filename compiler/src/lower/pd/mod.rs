@@ -17,6 +17,7 @@ mod inputs;
 mod ops;
 mod update;
 
+use super::cache_types::{CacheType, CacheTypes};
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
 use super::{LayerBuilder, Source, add_positions, embed, head, mlp, weights};
@@ -70,6 +71,7 @@ pub(crate) fn lower<S: GraphSink>(
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
     let format = source.format;
+    let cache = CacheTypes::of(format.precision.dtype(), source.kv_peaks);
     let mut open = Vec::with_capacity(graphs.len());
     for (form, variant, sink) in graphs {
         let mut graph = Composer::new(sink, format.precision.dtype(), format.form, source.kinds);
@@ -84,7 +86,7 @@ pub(crate) fn lower<S: GraphSink>(
     let mut builders = Vec::with_capacity(open.len());
     for (i, ((form, variant, mut graph, ids), table)) in open.into_iter().zip(&table).enumerate() {
         let mut x = embed(spec, &mut graph, table, &ids, None)?;
-        let (inputs, shared) = PdInputs::declare(spec, form, variant, (update, format), &mut graph)?;
+        let (inputs, shared) = PdInputs::declare(spec, form, variant, (update, format, cache.clone()), &mut graph)?;
         if let Some(learned) = &learned {
             x = add_positions(&mut graph, &x, &learned[i], &inputs.positions)?;
         }
@@ -144,4 +146,6 @@ struct LayerCache<T> {
     decode: [TensorValue<T>; 2],
     /// `[1, kv, d, n]` and `[1, kv, n, d]`.
     present: [TensorValue<T>; 2],
+    /// Of keys and of values, past and new.
+    types: [CacheType; 2],
 }

@@ -25,6 +25,17 @@ impl<S: GraphSink> Composer<S> {
         ranges: &[(usize, usize)],
         dtype: Dtype,
     ) -> Result<TensorValue<S::Tensor>> {
+        self.slice_of(node, x, ranges, |name, dims| TensorInfo::new(name, dims.to_vec(), dtype))
+    }
+
+    /// The same; the result is described by the caller.
+    pub(super) fn slice_of(
+        &mut self,
+        node: &str,
+        x: &TensorValue<S::Tensor>,
+        ranges: &[(usize, usize)],
+        info: impl FnOnce(&str, &[usize]) -> TensorInfo,
+    ) -> Result<TensorValue<S::Tensor>> {
         let dims: Vec<usize> = ranges.iter().map(|(from, to)| to - from).collect();
         let data = ranges.iter().flat_map(|&(from, to)| [from as i32, to as i32, 1]).collect();
         let ranges = Param::I32Tensor { dims: vec![ranges.len(), 3], data };
@@ -36,13 +47,8 @@ impl<S: GraphSink> Composer<S> {
             ("shrink_axes", none()),
             ("new_axes_mask", none()),
         ];
-        let out = format!("{node}_out");
-        self.typed_op((node, "StridedSlice"), &params, &[x], (&out, Kind::Native), dims, dtype)
-    }
-
-    /// Codes as numbers.
-    pub(super) fn dequantise(&mut self, node: &str, x: &TensorValue<S::Tensor>) -> Result<TensorValue<S::Tensor>> {
-        self.op(node, "Dequantize", &[], &[x], x.dims.clone(), None)
+        let info = info(&format!("{node}_out"), &dims);
+        self.described_op((node, "StridedSlice"), &params, &[x], &info, Kind::Native)
     }
 
     /// Whole numbers that are constants, `[n]`.
@@ -68,26 +74,15 @@ impl<S: GraphSink> Composer<S> {
         self.typed_op((node, op), &[], inputs, (&out, Kind::Native), dims, dtype)
     }
 
-    /// An op whose results are outputs of the graph.
-    pub(super) fn outputs_of(
-        &mut self,
-        (node, op): (&str, &str),
-        inputs: &[&TensorValue<S::Tensor>],
-        outputs: &[(String, Vec<usize>)],
-    ) -> Result<()> {
-        let dtype = self.dtype();
-        self.several((node, op), inputs, outputs, dtype)
-    }
-
     /// [`Composer::scatter`] into an output of the graph.
     pub(super) fn scatter_out(
         &mut self,
         node: &str,
         [past, index, new]: [&TensorValue<S::Tensor>; 3],
         axis: u32,
-        out: &str,
+        out: &TensorInfo,
     ) -> Result<TensorValue<S::Tensor>> {
         let params = [("axis", Param::U32(axis))];
-        self.op(node, "ScatterElements", &params, &[past, index, new], past.dims.clone(), Some(out))
+        self.described_op((node, "ScatterElements"), &params, &[past, index, new], out, Kind::Output)
     }
 }

@@ -126,7 +126,7 @@ fn op_words<S: GraphSink>(
 fn by_op<S: GraphSink>(
     (layer, slot): (usize, Option<Slot>),
     graph: &mut Composer<S>,
-    [past, present]: [&[TensorValue<S::Tensor>; 2]; 2],
+    (past, LayerCache { present, types, .. }): (&[TensorValue<S::Tensor>; 2], &LayerCache<S::Tensor>),
     words: &OpWords<S::Tensor>,
     after: &TensorValue<S::Tensor>,
 ) -> Result<()> {
@@ -134,8 +134,9 @@ fn by_op<S: GraphSink>(
     let inputs = [after, &past[0], &past[1], &present[0], &present[1], n_past, first, n, enable];
     let name = |kind| PdName::Updated { kind, slot, layer }.to_string();
     let node = format!("model_layers_{layer}_{}_update", slot.unwrap_or(Slot::Decode).word());
-    let outputs = [(name(KvKind::Key), past[0].dims.clone()), (name(KvKind::Value), past[1].dims.clone())];
-    graph.outputs_of((&node, UPDATE_OP), &inputs, &outputs)
+    let [keys, values] = types;
+    let outputs = [keys.info(&name(KvKind::Key), &past[0].dims), values.info(&name(KvKind::Value), &past[1].dims)];
+    graph.several((&node, UPDATE_OP), &inputs, &outputs)
 }
 
 /// Writes the new rows of a layer, if the graph does. `after`: the layer's output, which an op waits for.
@@ -151,10 +152,10 @@ pub(super) fn lower<S: GraphSink>(
         Rows::Scattered { prefill, decode } => (prefill, decode),
         Rows::ByOp { prefill, decode } => {
             if let (Some(words), Some(past)) = (prefill, &cache.prefill) {
-                by_op((layer, Some(Slot::Prefill)), graph, [past, &cache.present], words, after)?;
+                by_op((layer, Some(Slot::Prefill)), graph, (past, cache), words, after)?;
             }
             let slot = prefill.as_ref().map(|_| Slot::Decode);
-            return by_op((layer, slot), graph, [&cache.decode, &cache.present], decode, after);
+            return by_op((layer, slot), graph, (&cache.decode, cache), decode, after);
         }
     };
     let mut write = |slot: Option<Slot>, name: &str, past: &[TensorValue<S::Tensor>; 2], rows: &Indices<S::Tensor>| {
@@ -167,10 +168,10 @@ pub(super) fn lower<S: GraphSink>(
                 _ => {
                     let mut ranges: Vec<(usize, usize)> = present.dims.iter().map(|&to| (0, to)).collect();
                     ranges[axis] = (n - 1, n);
-                    graph.slice(&at("last"), present, &ranges)?
+                    graph.slice_of(&at("last"), present, &ranges, |name, dims| cache.types[i].info(name, dims))?
                 }
             };
-            let out = PdName::Updated { kind, slot, layer }.to_string();
+            let out = cache.types[i].info(&PdName::Updated { kind, slot, layer }.to_string(), &past[i].dims);
             graph.scatter_out(&at("updated"), [&past[i], &rows[i], &new], axis as u32, &out)?;
         }
         Ok::<(), crate::CompileError>(())
