@@ -11,7 +11,7 @@ use crate::bytes::Bytes;
 use crate::graph::ExecError;
 use crate::graph::typed::{Node, Port, Source, TypedGraph};
 use crate::kernels::Isa;
-use crate::pool::{Muster, Pool, Worker};
+use crate::pool::{Pool, TeamSize, Worker};
 use crate::step::{Arena, ClientBuffer, Fault, RunContext};
 
 /// A checked, fused and planned graph. It holds weights and no state, so it can be shared between threads.
@@ -26,7 +26,7 @@ pub struct Executable {
     isa: Isa,
     /// Weights are in a mapped file, and leave memory when they were read.
     lets_weights_go: bool,
-    muster: Muster,
+    team_size: TeamSize,
 }
 
 impl Executable {
@@ -36,8 +36,8 @@ impl Executable {
         let updates = if fast { updates(&net) } else { Vec::new() };
         let TypedGraph { name, inputs, outputs, .. } = net;
         let (steps, value_bytes) = (built.steps, built.value_bytes);
-        let (isa, muster) = (Isa::detect(), Muster::default());
-        let executable = Self { steps, inputs, outputs, updates, value_bytes, isa, lets_weights_go: false, muster };
+        let (isa, team_size) = (Isa::detect(), TeamSize::default());
+        let executable = Self { steps, inputs, outputs, updates, value_bytes, isa, lets_weights_go: false, team_size };
         let bytes = executable.arena_bytes(1);
         match Vec::<u8>::new().try_reserve_exact(bytes) {
             Ok(()) => Ok(executable),
@@ -114,7 +114,7 @@ impl Executable {
         let times: Option<Vec<AtomicU64>> =
             profile.is_some().then(|| self.steps.iter().map(|_| AtomicU64::new(0)).collect());
         let began = times.as_ref().map(|_| Instant::now());
-        pool.run_of(&self.muster, &|worker| self.walk(&cx, worker, &failure, times.as_deref()));
+        pool.run_of(&self.team_size, &|worker| self.walk(&cx, worker, &failure, times.as_deref()));
         let last = self.steps.last().map_or(0, |last| last.phase);
         self.let_go(&self.steps[self.steps.partition_point(|scheduled| scheduled.phase < last)..]);
         if let (Some(began), Some([first @ .., last])) = (began, times.as_deref()) {

@@ -8,14 +8,14 @@
 //! *Invariants*: one `run` at a time (clients wait for each other); a worker touches the closure only between the
 //! start of a run and its own countdown; `run` returns, or unwinds, only after every worker counted down.
 //!
-//! *A busy machine*: [`Pool::run_of`] leaves threads out that would keep the others waiting ([`Muster`]).
+//! *A busy machine*: [`Pool::run_of`] leaves threads out that would keep the others waiting ([`TeamSize`]).
 //!
 //! *Traps*: a `run` inside a `run` is not parallel: the inner closure runs inline, as thread 0 of 1.
 
 mod gate;
-mod muster;
 mod pin;
 mod split;
+mod team_size;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -37,9 +37,9 @@ pub const MAX_THREADS: usize = 1024;
 /// Bits of the number of a run that hold how many threads take part: [`MAX_THREADS`] fit.
 const COUNT_BITS: u32 = 16;
 
-pub use muster::Muster;
 pub use pin::{cores, shown};
 pub use split::share;
+pub use team_size::TeamSize;
 pub use worker::Worker;
 
 /// How to make a [`Pool`].
@@ -92,7 +92,7 @@ struct Shared {
     /// Generation of the barrier; waiters wait for it to move.
     barrier: Gate,
     arrived: AtomicUsize,
-    /// Nanoseconds of this run for which threads waited [`muster::LATE`] or longer.
+    /// Nanoseconds of this run for which threads waited [`team_size::LATE`] or longer.
     waited: AtomicU64,
     /// The next task of this phase.
     next: Line,
@@ -198,20 +198,20 @@ impl Pool {
         self.run_on(self.threads(), task);
     }
 
-    /// As [`Pool::run`], on as many of the threads as `muster` takes, which learns from the time of each such run. For work
-    /// that is done again and again, each with a `muster` of its own.
+    /// As [`Pool::run`], on as many of the threads as `team_size` takes, which learns from the time of each such run. For work
+    /// that is done again and again, each with a `team_size` of its own.
     ///
     /// # Panics
     /// As [`Pool::run`].
-    pub fn run_of(&self, muster: &Muster, task: &(dyn Fn(Worker<'_>) + Sync)) {
+    pub fn run_of(&self, team_size: &TeamSize, task: &(dyn Fn(Worker<'_>) + Sync)) {
         if INSIDE.get() || self.threads() == 1 {
             return self.run(task);
         }
         let began = Instant::now();
-        let count = muster.count(self.threads(), began);
+        let count = team_size.count(self.threads(), began);
         let waited = self.run_on(count, task);
         let now = Instant::now();
-        muster.ran(now, self.threads(), count, now - began, waited);
+        team_size.ran(now, self.threads(), count, now - began, waited);
     }
 
     /// Calls `task` on the first `count` threads; how long they waited for each other, all waits together.
@@ -365,7 +365,7 @@ impl Shared {
     }
 
     fn count_wait(&self, waited: Duration) {
-        if waited >= muster::LATE {
+        if waited >= team_size::LATE {
             self.waited.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
         }
     }

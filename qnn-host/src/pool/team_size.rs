@@ -21,7 +21,7 @@ const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// What one piece of work, done again and again, has learnt about the threads that it can have.
 #[derive(Debug, Default)]
-pub struct Muster(Mutex<State>);
+pub struct TeamSize(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-impl Muster {
+impl TeamSize {
     /// Threads of `team` for a run at `now`: one more than before where it is time for a trial.
     pub(super) fn count(&self, team: usize, now: Instant) -> usize {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,22 +99,22 @@ mod tests {
 
     /// Runs of a machine where `took` says time and waits by the number of threads.
     struct Machine {
-        muster: Muster,
+        team_size: TeamSize,
         now: Instant,
         team: usize,
     }
 
     impl Machine {
         fn new(team: usize) -> Self {
-            Self { muster: Muster::default(), now: Instant::now(), team }
+            Self { team_size: TeamSize::default(), now: Instant::now(), team }
         }
 
         /// One run; the number of threads that it took.
         fn run(&mut self, took: impl Fn(usize) -> (Duration, Duration)) -> usize {
-            let count = self.muster.count(self.team, self.now);
+            let count = self.team_size.count(self.team, self.now);
             let (took, waited) = took(count);
             self.now += took;
-            self.muster.ran(self.now, self.team, count, took, waited);
+            self.team_size.ran(self.now, self.team, count, took, waited);
             count
         }
     }
