@@ -1,4 +1,4 @@
-//! How many threads a run takes: fewer beside another program that keeps one of them off its core.
+//! The number of threads for each run: fewer beside another program that keeps one of them off its core.
 //!
 //! Threads of a run meet at barriers, some hundred in a step of a model. One that the system has put aside for another
 //! program keeps all others waiting for as long as its turn lasts (milliseconds), again and again: two threads on two
