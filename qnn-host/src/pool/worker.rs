@@ -34,7 +34,7 @@ impl Worker<'_> {
     }
 
     /// Threads of the pool, whether all of them run the closure or not: what a result's bits may depend on, so that they are
-    /// the same beside another program as alone ([`Pool::run_of`]).
+    /// the same beside another program as alone ([`Pool::run_of`](super::Pool::run_of)).
     pub fn team(&self) -> usize {
         self.team
     }
