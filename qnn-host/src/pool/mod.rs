@@ -207,18 +207,18 @@ impl Pool {
         if INSIDE.get() || self.threads() == 1 {
             return self.run(task);
         }
-        let began = Instant::now();
-        let count = team_size.count(self.threads(), began);
-        let waited = self.run_on(count, task);
-        let now = Instant::now();
-        team_size.ran(now, self.threads(), count, now - began, waited);
+        let count = team_size.count(self.threads(), Instant::now());
+        let (took, waited) = self.run_on(count, task);
+        team_size.ran(Instant::now(), self.threads(), count, took, waited);
     }
 
-    /// Calls `task` on the first `count` threads; how long they waited for each other, all waits together.
-    fn run_on(&self, count: usize, task: &(dyn Fn(Worker<'_>) + Sync)) -> Duration {
+    /// Calls `task` on the first `count` threads. How long that took, other clients' runs before it left out, and how long
+    /// the threads waited for each other, all waits together.
+    fn run_on(&self, count: usize, task: &(dyn Fn(Worker<'_>) + Sync)) -> (Duration, Duration) {
         let inline = |team| {
+            let began = Instant::now();
             task(Worker { index: 0, count: 1, team, next: &Line::default(), shared: None });
-            Duration::ZERO
+            (began.elapsed(), Duration::ZERO)
         };
         if INSIDE.get() {
             return inline(1);
@@ -235,6 +235,7 @@ impl Pool {
             let _inside = Inside::enter();
             return inline(team);
         }
+        let began = Instant::now();
         shared.publish(count, task);
         let mine = catch_unwind(AssertUnwindSafe(|| shared.enter(0, task)));
         let (_, last) = shared.running.wait(shared.spin, |left| left == 0);
@@ -246,7 +247,7 @@ impl Pool {
             (Err(payload), Some(_)) if !payload.is::<BrokenBarrier>() => resume_unwind(payload),
             (_, Some(payload)) => resume_unwind(payload),
         }
-        Duration::from_nanos(shared.waited.load(Ordering::Relaxed))
+        (began.elapsed(), Duration::from_nanos(shared.waited.load(Ordering::Relaxed)))
     }
 
     /// Calls `body` with each of `0..n` once, spread over the threads as they become free; `n == 1` runs inline.
