@@ -50,6 +50,7 @@ fn run_between(src: &[u8], dst: &mut [u8], plan: &CopyPlan) {
         1 => interleaved::<1>(src, dst, plan),
         2 => interleaved::<2>(src, dst, plan),
         4 => interleaved::<4>(src, dst, plan),
+        8 => fixed::<8>(src, dst, plan),
         32 => fixed::<32>(src, dst, plan),
         64 => fixed::<64>(src, dst, plan),
         128 => fixed::<128>(src, dst, plan),
