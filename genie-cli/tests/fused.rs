@@ -157,6 +157,14 @@ fn every_command_takes_fused_graphs_or_says_why_not() {
     assert!(tests.iter().any(|test| test["policy"] == "fused"), "{benched}");
     assert!(tests.iter().any(|test| test["test"] == "profile"), "{benched}");
 
+    let flags = ["--serve", "--requests", "3", "--clients", "3", "--policies", "one,batched", "--reps", "1", "--json"];
+    let served = printed(folder, &[&["bench", "fused"], &flags[..]].concat());
+    let lines: Vec<Value> = served.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let widths: Vec<_> = lines.iter().filter_map(|line| line["width"].as_u64()).collect();
+    assert_eq!(widths, [1, 4, 8], "{served}");
+    let policies: Vec<_> = lines.iter().filter(|line| line["test"] == "serve").collect();
+    assert!(policies.len() == 2 && policies.iter().all(|line| line["failed"] == 0), "{served}");
+
     let planned = printed(folder, &["plan", "-c", "fused", "9", "1", "--json"]);
     let plans: Vec<Value> = planned.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(plans[0]["steps"][0]["graph"], "model.0.pd.s8");

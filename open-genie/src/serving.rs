@@ -17,6 +17,7 @@ pub use serving::{
 use crate::Error;
 use crate::backend::ActiveBackend;
 use crate::model::{Bundle, Model};
+use crate::opened::Opened;
 use crate::options::Options;
 use crate::pair::PairModel;
 use crate::speculation::Speculation;
@@ -83,6 +84,16 @@ impl Model {
 }
 
 impl PairModel {
+    /// As [`Model::measure_step_times`]: a decode row alone, and each fused graph with a piece of a prompt beside one.
+    ///
+    /// # Errors
+    /// A graph fails, or there is too little memory.
+    pub fn measure_step_times(&mut self, reps: usize) -> Result<Option<StepTimes>, Error> {
+        let measured = self.runner_mut().time_steps(reps).map_err(DialogError::from).map_err(Error::Dialog)?;
+        let steps = measured.iter().map(|(width, us)| StepTime { width: *width, us: engine::calibrate::median(us) });
+        Ok(StepTimes::new(steps))
+    }
+
     /// As [`Model::into_serving`], with the fused graphs: a step has a piece of one prompt and a token of one reply.
     ///
     /// # Errors
@@ -92,21 +103,53 @@ impl PairModel {
     }
 }
 
+impl Opened {
+    /// Serves many requests with this model.
+    ///
+    /// # Errors
+    /// Those of [`Model::into_serving`].
+    pub fn into_serving(self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
+        match self {
+            Self::Plain(model) => model.into_serving(options),
+            Self::Fused(model) => model.into_serving(options),
+        }
+    }
+
+    /// As [`Model::step_times`]; fused graphs have no calibration.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn step_times(&self) -> Result<Option<StepTimes>, Error> {
+        match self {
+            Self::Plain(model) => model.step_times(),
+            Self::Fused(_) => Ok(None),
+        }
+    }
+
+    /// As [`Model::measure_step_times`] and [`PairModel::measure_step_times`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn measure_step_times(&mut self, reps: usize) -> Result<Option<StepTimes>, Error> {
+        match self {
+            Self::Plain(model) => model.measure_step_times(reps),
+            Self::Fused(model) => model.measure_step_times(reps),
+        }
+    }
+}
+
 impl Bundle {
     /// How many requests are served, by the config's `batching` block where it says it.
     pub fn serve_options(&self) -> ServeOptions {
         self.config().batching().map_or_else(ServeOptions::default, |keys| ServeOptions::default().with_batching(keys))
     }
 
-    /// Opens the bundle to serve many requests: with the plain graphs, or with the fused ones of a bundle that has no others.
+    /// Opens the bundle to serve many requests, on the graphs that its config chooses.
     ///
     /// # Errors
-    /// Those of [`Bundle::open`], [`Bundle::open_pair`] and [`Model::into_serving`].
+    /// Those of [`Bundle::open_either`] and [`Opened::into_serving`].
     pub fn open_serving(self, options: &Options, serve: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
-        match self.clone().open(options) {
-            Err(error) if error.is_only_fused() => self.open_pair(options)?.into_serving(serve),
-            model => model?.into_serving(serve),
-        }
+        self.open_either(options)?.into_serving(serve)
     }
 }
 

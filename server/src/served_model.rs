@@ -39,7 +39,7 @@ impl ServedModel {
         };
         let name = serving.bundle().name();
         let (limit, n_vocab) = (serving.scheduler().limit(), serving.scheduler().vocab_size());
-        let n_slots = if serving.scheduler().runs_together() { serving.scheduler().options().max_slots } else { 1 };
+        let n_slots = serving.scheduler().most_running();
         let running = serving.start()?;
         Ok(Self { running, template, name, limit, n_vocab, n_slots })
     }

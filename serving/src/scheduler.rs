@@ -178,6 +178,11 @@ impl Scheduler {
         self.together
     }
 
+    /// Requests that run at once: as many as the options say, or as the model has sequences for.
+    pub fn most_running(&self) -> usize {
+        self.rules.most_running
+    }
+
     /// Most tokens of a prompt and its reply.
     pub fn limit(&self) -> usize {
         self.base.context_size().min(self.model.context_size())

@@ -204,7 +204,11 @@ impl<X: Executor> PairRunner<X> {
         let sequence = self.sequences.get_mut(usize::from(seq.0)).ok_or_else(|| no_sequence(seq))?;
         if sequence.store.is_none() {
             let store = match self.free.pop() {
-                Some(store) => store,
+                Some(mut store) => {
+                    // It may have the form of the graph that ran last; an empty one moves no byte.
+                    store.set_past(self.limits.limit())?;
+                    store
+                }
                 None => RowStore::new(&self.tensors, self.limits.limit())?,
             };
             sequence.store = Some(store);

@@ -168,7 +168,7 @@ impl Args {
             let (max_bytes, min_tokens) = (self.prefix_cache_mib << 20, self.prefix_min_tokens);
             options = options.prefix_cache(PrefixCacheOptions { folder: folder.clone(), max_bytes, min_tokens });
         }
-        let model = bundle.open(&self.speculation.apply(options))?;
+        let model = bundle.open_either(&self.speculation.apply(options))?;
         let step_times = model.step_times()?;
         let of_config = model.bundle().serve_options();
         let max_slots = self.slots.unwrap_or(of_config.max_slots);

@@ -34,8 +34,8 @@ fn words(hint: &Hint) -> String {
             "compile it with `--pd-total-lens 32,64`, or remove `pd_fusion.enable` from its `genie_config.json`".into()
         }
         Hint::CompilePlain => {
-            "compile it without `--pd-only`; `run`, `chat`, `bench`, `perplexity`, `verify`, `inspect` and `plan` take \
-             fused graphs"
+            "compile it without `--pd-only`; `run`, `chat`, `serve`, `bench`, `perplexity`, `verify`, `inspect` and \
+             `plan` take fused graphs"
                 .into()
         }
         Hint::BackendOfBundle => "omit `--backend`: it follows from the binaries".into(),

@@ -149,7 +149,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         Opened::Fused(_) => {}
     }
     if args.serving.serve {
-        return serve::run(&args.serving, model.plain("`--serve`")?, args.reps, args.json, printer);
+        return serve::run(&args.serving, model, args.reps, args.json, printer);
     }
     let metadata = RunMetadata::new(&model, args.disturb.into())?;
     let weights = WeightTraffic::of(&model)?;

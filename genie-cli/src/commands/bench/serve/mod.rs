@@ -13,7 +13,7 @@ use anyhow::Result;
 use open_genie::serving::{
     Event, Policy, Request, RequestId, RequestSettings, Scheduler, ServeError, ServeOptions, StepTime, StepTimes,
 };
-use open_genie::{Model, Reply, SamplerSettings};
+use open_genie::{Opened, Reply, SamplerSettings};
 
 use crate::args::number;
 use crate::exit::ExitStatus;
@@ -82,7 +82,7 @@ fn policy(text: &str) -> Result<Policy, String> {
 }
 
 /// Measures steps, then serves each trace under each policy.
-pub fn run(args: &ServeArgs, mut model: Model, reps: usize, json: bool, printer: &Printer) -> Result<ExitStatus> {
+pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer: &Printer) -> Result<ExitStatus> {
     for (flag, path) in [("--record", &args.record), ("--picture", &args.picture)] {
         if let Some(path) = path {
             outfile::must_be_writable(flag, path)?;
@@ -95,7 +95,7 @@ pub fn run(args: &ServeArgs, mut model: Model, reps: usize, json: bool, printer:
         return Err(UserError::error("this bundle has no graph to serve with", "compile one with AR 1 and wider"));
     };
     print_times(&times, json, printer)?;
-    let context = model.bundle().config().context().size.min(model.engine().variants().limit());
+    let context = model.bundle().config().context().size.min(model.context_size());
     let of_config = model.bundle().serve_options();
     let mut serving = model.into_serving(None)?;
     let traces = traces(args, context)?;
