@@ -8,8 +8,8 @@
 
 use std::arch::x86_64::*;
 
-use super::super::float::Float;
 use super::super::Isa;
+use super::super::float::Float;
 use super::super::simd::amx::{Product, TILE_BYTES, TILE_K, TILE_ROWS, pairs};
 use super::block::Block;
 use super::source::Source;

@@ -66,7 +66,9 @@ impl Sme {
 fn mode() -> u64 {
     let mode;
     // SAFETY: detection has found SME wherever this is called; the register may be read at any time.
-    unsafe { asm!(".arch_extension sme", "mrs {mode}, svcr", mode = out(reg) mode, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!(".arch_extension sme", "mrs {mode}, svcr", mode = out(reg) mode, options(nomem, nostack, preserves_flags))
+    };
     mode
 }
 

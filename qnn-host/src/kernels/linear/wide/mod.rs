@@ -25,17 +25,17 @@ mod sme;
 #[cfg(test)]
 mod tests;
 
+#[cfg(target_arch = "x86_64")]
+use self::amx as unit;
 use self::products::{Sums, products};
+#[cfg(target_arch = "aarch64")]
+use self::sme as unit;
 use self::unit::{Float, Tiles};
 use super::super::isa::Isa;
 use super::super::simd::matrix::{TILE_BYTES, TILE_K, TILE_ROWS};
 use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};
 use crate::pool::Worker;
-#[cfg(target_arch = "x86_64")]
-use self::amx as unit;
-#[cfg(target_arch = "aarch64")]
-use self::sme as unit;
 
 /// Fewest rows of `X` that come here.
 pub(super) const ROWS: usize = super::MATRIX_ROWS;

@@ -4,8 +4,8 @@ pub(super) mod open;
 
 use std::arch::x86_64::*;
 
-pub(super) use super::super::super::simd::amx::Tiles;
 use super::super::super::simd::amx::TILE_K;
+pub(super) use super::super::super::simd::amx::Tiles;
 /// The unit for floats beside it.
 pub(super) use super::super::super::simd::avx512::Avx512 as Float;
 
