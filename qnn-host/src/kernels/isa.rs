@@ -15,6 +15,8 @@ use super::simd::neon::Neon;
 #[cfg(target_arch = "aarch64")]
 use super::simd::neon_dot::{NeonDot, NeonI8mm};
 use super::simd::plain::Plain;
+#[cfg(target_arch = "aarch64")]
+use super::simd::sme::Sme;
 
 /// An instruction set that this CPU has. Values come from [`Isa::detect`] and [`Isa::available`] only, so holding one
 /// is proof that its kernels may run.
@@ -24,8 +26,11 @@ pub struct Isa(pub(super) Level, pub(super) DotLevel, pub(super) Option<Matrix>)
 /// The unit for products of matrices, for steps of many rows.
 #[cfg(target_arch = "x86_64")]
 pub(super) type Matrix = Amx;
+/// The unit for products of matrices, for steps of many rows.
+#[cfg(target_arch = "aarch64")]
+pub(super) type Matrix = Sme;
 /// None is known on this architecture.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) type Matrix = std::convert::Infallible;
 
 /// The unit for floats.
@@ -74,8 +79,9 @@ impl Isa {
 
     /// A short name for logs and test messages.
     pub fn name(self) -> &'static str {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if self.2.is_some() {
-            return "amx";
+            return Matrix::NAME;
         }
         match (self.0, self.1) {
             (Level::Plain(_), _) => "plain",
@@ -119,15 +125,18 @@ impl Isa {
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn special() -> [Option<Self>; 3] {
+    fn special() -> [Option<Self>; 4] {
         let neon = std::arch::is_aarch64_feature_detected!("neon");
         let dot = neon && std::arch::is_aarch64_feature_detected!("dotprod");
         let matrix = dot && std::arch::is_aarch64_feature_detected!("i8mm");
         let unit = Neon(());
+        let sme = matrix.then(Sme::detect).flatten();
+        let i8mm = NeonI8mm(NeonDot(unit));
         [
             neon.then_some(Self(Level::Neon(unit), DotLevel::Neon(unit), None)),
             dot.then_some(Self(Level::Neon(unit), DotLevel::NeonDot(NeonDot(unit)), None)),
-            matrix.then_some(Self(Level::Neon(unit), DotLevel::NeonI8mm(NeonI8mm(NeonDot(unit))), None)),
+            matrix.then_some(Self(Level::Neon(unit), DotLevel::NeonI8mm(i8mm), None)),
+            sme.map(|sme| Self(Level::Neon(unit), DotLevel::NeonI8mm(i8mm), Some(sme))),
         ]
     }
 

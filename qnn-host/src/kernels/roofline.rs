@@ -165,8 +165,14 @@ pub(crate) fn tiles(isa: super::Isa, int8: bool, rounds: usize) -> Option<u64> {
     isa.2.map(|amx| amx.tiles().rounds(operands, rounds))
 }
 
+/// The same of SME, which has no products of bytes here.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn tiles(isa: super::Isa, int8: bool, rounds: usize) -> Option<u64> {
+    isa.2.filter(|_| !int8).map(|sme| sme.tiles().rounds(rounds))
+}
+
 /// None is known on this architecture.
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn tiles(_: super::Isa, _: bool, _: usize) -> Option<u64> {
     None
 }

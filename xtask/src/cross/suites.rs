@@ -20,6 +20,8 @@ use crate::workspace::root;
 const LIBRARIES: [&str; 4] = ["qnn-sys", "nsp-graph", "kvmanager", "session-store"];
 /// The crate with kernels.
 const HOST: &str = "qnn-host";
+/// Cases of a property of the SME kernels: the emulator computes their products in software.
+const SME_CASES: &str = "6";
 
 /// A part of `cargo xtask test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,18 +32,36 @@ pub enum Step {
     HostMax,
     /// The suite of qnn-host on a CPU without the dot product and matrix extensions.
     HostA53,
+    /// The tests of qnn-host's SME kernels, with few cases, on a CPU that has SME: elsewhere they test nothing.
+    HostSme,
     /// Qualcomm's own system library reads our binaries; its HTP library reports why it cannot start.
     Decode,
 }
 
 impl Step {
-    const ALL: [Self; 4] = [Self::HostMax, Self::HostA53, Self::Libraries, Self::Decode];
+    const ALL: [Self; 5] = [Self::HostMax, Self::HostA53, Self::HostSme, Self::Libraries, Self::Decode];
 
     fn packages(self) -> &'static [&'static str] {
         match self {
             Self::Libraries => &LIBRARIES,
-            Self::HostMax | Self::HostA53 => &[HOST],
+            Self::HostMax | Self::HostA53 | Self::HostSme => &[HOST],
             Self::Decode => &[],
+        }
+    }
+
+    /// Parts of the names of the crate's own tests that run, and no program of `tests/`; all where there are none.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::HostSme => &["kernels::linear::wide", "kernels::simd::sme", "kernels::roofline"],
+            _ => &[],
+        }
+    }
+
+    /// What its tests find in the environment besides.
+    fn env(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::HostSme => &[("GENIE_SME", "1"), ("PROPTEST_CASES", SME_CASES)],
+            _ => &[],
         }
     }
 
@@ -49,6 +69,8 @@ impl Step {
     fn cpu(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::HostMax => ("max", Some("neoni8mm")),
+            // Its streaming vectors have 256 bits at first, as on Linux: the kernels ask for 512.
+            Self::HostSme => ("max", Some("sme")),
             Self::HostA53 => ("cortex-a53", Some("neon")),
             Self::Libraries | Self::Decode => ("max", None),
         }
@@ -129,6 +151,7 @@ fn step_jobs(toolchain: &Toolchain, step: Step, programs: &[Program], cases: Opt
         // The model test of the cache shares its sequences out among 80 combinations.
         env.push(("KV_MODEL_CASES".to_owned(), (cases * 10).to_string()));
     }
+    env.extend(step.env().iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
     let emulated = !toolchain.env().is_empty();
     let start = |program: &Program, args: &[&str]| {
         let mut command = if emulated { Command::new(EMULATOR) } else { Command::new(&program.file) };
@@ -139,15 +162,20 @@ fn step_jobs(toolchain: &Toolchain, step: Step, programs: &[Program], cases: Opt
         command
     };
     let mut jobs = Vec::new();
-    for program in programs.iter().filter(|program| step.packages().contains(&program.package.as_str())) {
-        let name = format!("{}::{} on {cpu}", program.package, program.name);
+    let names = step.names();
+    let is_meant = |program: &&Program| {
+        step.packages().contains(&program.package.as_str()) && (names.is_empty() || program.is_lib)
+    };
+    for program in programs.iter().filter(is_meant) {
+        let part = if names.is_empty() { String::new() } else { format!(", {}", names.join(" ")) };
+        let name = format!("{}::{} on {cpu}{part}", program.package, program.name);
         if let Some(unit) = unit.filter(|_| program.is_lib) {
             // That the emulated CPU has the vector unit which it stands for.
             let mut command = start(program, &["--ignored", "the_best_unit_is_the_one_that_this_cpu_is_known_to_have"]);
             command.env("QNN_HOST_UNIT", unit);
             jobs.push(Job { name: format!("{name}: its unit is {unit}"), command });
         }
-        jobs.push(Job { name, command: start(program, &[]) });
+        jobs.push(Job { name, command: start(program, names) });
     }
     Ok(jobs)
 }

@@ -8,13 +8,14 @@
 
 use std::arch::x86_64::*;
 
+use super::super::Isa;
 use super::super::float::Float;
-use super::super::isa::Matrix;
 use super::super::simd::amx::{Product, TILE_BYTES, TILE_K, TILE_ROWS, pairs};
 use super::block::Block;
 use super::source::Source;
 use super::{Attention, COLS, Rows};
 
+pub(super) use super::super::isa::Matrix as Unit;
 pub(super) use super::super::simd::amx::Tiles;
 
 /// Queries in whole pairs of panels, and in whole tiles of the other ways.
@@ -28,8 +29,13 @@ pub(super) fn takes(job: &Attention<'_>) -> bool {
     !job.keys_by_row && job.spans.iter().any(|span| half(&span.keys) && half(&span.values))
 }
 
+/// The unit, if this CPU has one.
+pub(super) fn unit(isa: Isa) -> Option<Unit> {
+    isa.2
+}
+
 /// Shapes this thread's tiles.
-pub(super) fn tiles(unit: Matrix) -> Tiles {
+pub(super) fn tiles(unit: Unit) -> Tiles {
     unit.tiles()
 }
 

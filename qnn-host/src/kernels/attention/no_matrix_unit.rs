@@ -1,6 +1,6 @@
-//! [`super`]'s matrix unit where none is known.
+//! [`super`]'s matrix unit where there is none that it uses. (SME multiplies linear layers only.)
 
-use super::super::isa::Matrix;
+use super::super::Isa;
 use super::Attention;
 use super::block::Block;
 use super::source::Source;
@@ -8,13 +8,20 @@ use super::source::Source;
 pub(super) const QUERY_UNIT: usize = 12;
 
 /// There is no such thing.
-pub(super) type Tiles = Matrix;
+pub(super) type Unit = std::convert::Infallible;
+
+/// Nor this.
+pub(super) type Tiles = Unit;
+
+pub(super) fn unit(_: Isa) -> Option<Unit> {
+    None
+}
 
 pub(super) fn takes(_: &Attention<'_>) -> bool {
     false
 }
 
-pub(super) fn tiles(unit: Matrix) -> Tiles {
+pub(super) fn tiles(unit: Unit) -> Tiles {
     unit
 }
 

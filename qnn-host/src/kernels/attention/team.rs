@@ -4,7 +4,7 @@
 //! Ranges leave partial results - maximum, sum, weighted values for each query - that are joined after a barrier.
 //! Which rows share a block depends on the mask ([`super::blocks`]), unless columns are divided.
 
-use super::super::isa::{Matrix, simd_fn};
+use super::super::isa::simd_fn;
 use super::super::linear::MATRIX_ROWS;
 use super::super::simd::Simd;
 use super::super::{Isa, SharedMut};
@@ -52,7 +52,7 @@ pub(super) struct Plan {
     pub(super) direct: bool,
     small_mask: bool,
     /// The unit that multiplies, if there is one and the step is wide.
-    matrix: Option<Matrix>,
+    matrix: Option<matrix::Unit>,
 }
 
 impl Plan {
@@ -67,7 +67,7 @@ impl Plan {
     ) -> Self {
         let group = heads / kv_heads;
         let total: usize = lens.clone().sum();
-        let matrix = isa.2.filter(|_| rows >= MATRIX_ROWS);
+        let matrix = matrix::unit(isa).filter(|_| rows >= MATRIX_ROWS);
         let most = if matrix.is_some() { MAX_MATRIX_QUERIES } else { MAX_QUERIES };
         let part = group.min(most / 2);
         // Full blocks, but no fewer tasks than threads can share.

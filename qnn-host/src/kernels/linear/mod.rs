@@ -11,7 +11,7 @@
 //!
 //! Ways of the packed ones, by the number of rows of `X` (`quantised`): straight from memory for few, opened in the first-level
 //! cache for many. Others have one way (`dot`), in larger blocks for many rows. Both give way to `wide` where there is a matrix
-//! unit and rows enough for it.
+//! unit and rows enough for it: AMX, or SME where `GENIE_SME=1` asks for it.
 
 mod dot;
 mod finish;
@@ -21,9 +21,9 @@ mod quantised;
 mod same_bits;
 #[cfg(test)]
 mod tests;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod wide;
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[path = "no_matrix_unit.rs"]
 mod wide;
 

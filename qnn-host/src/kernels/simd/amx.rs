@@ -13,15 +13,8 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::avx512::Avx512;
-
-/// Bytes of a tile.
-pub(crate) const TILE_BYTES: usize = 1024;
-/// Rows of activations, and outputs, of a tile.
-pub(crate) const TILE_ROWS: usize = 16;
-/// Numbers along `k` of a tile.
-pub(crate) const TILE_K: usize = 32;
-/// Cache lines of [`Product::next_sums`] that are asked for in a step along `k`.
-const ASKED_LINES: usize = 4;
+use super::matrix::ASKED_LINES;
+pub(crate) use super::matrix::{Product, TILE_BYTES, TILE_K, TILE_ROWS};
 
 /// The variable that turns the unit off.
 const OFF: &str = "GENIE_AMX";
@@ -33,26 +26,10 @@ pub(crate) struct Amx(());
 /// Tiles are shaped on this thread while it lives.
 pub(crate) struct Tiles(PhantomData<*mut ()>);
 
-/// What [`Tiles::multiply`] works on.
-#[derive(Clone, Copy)]
-pub(crate) struct Product {
-    /// Two panels of activations: a tile of each for each step along `k`.
-    pub(crate) acts: *const u8,
-    /// Two groups of weights: a tile of each for each step along `k`.
-    pub(crate) weights: *const u8,
-    /// Tiles along `k`, at least one.
-    pub(crate) steps: usize,
-    /// Four tiles of sums: two groups of the first panel, then of the second.
-    pub(crate) sums: [*mut f32; 4],
-    /// Bytes from row to row of a tile of sums.
-    pub(crate) stride: usize,
-    /// Sums that will be worked on next: asked for meanwhile, [`ASKED_LINES`] lines for each step along `k`.
-    pub(crate) next_sums: *const f32,
-    /// Whether sums begin with what is there, or with 0.
-    pub(crate) add: bool,
-}
-
 impl Amx {
+    /// A short name for logs and test messages.
+    pub(crate) const NAME: &str = "amx";
+
     /// The unit, if there is one that may be used; `GENIE_AMX=0` says that it may not.
     pub(crate) fn detect() -> Option<Self> {
         static FOUND: OnceLock<bool> = OnceLock::new();

@@ -20,12 +20,16 @@ pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_dot;
 pub(crate) mod dot;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod matrix;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon_dot;
 pub(crate) mod plain;
 mod plain_dot;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod sme;
 
 use half::{bf16, f16};
 

@@ -1,4 +1,4 @@
-//! Many rows of `X` on a matrix unit: AMX tiles of bf16.
+//! Many rows of `X` on a matrix unit: tiles of bf16, of AMX or SME.
 //!
 //! `X` is rounded to bf16 once, and weights are opened into bf16 tiles, a few outputs and [`CHUNK_STEPS`] tiles along `k` at a
 //! time, whatever their format: a weight is `value * scale` rounded to bf16. Products are exact and added in f32.
@@ -11,20 +11,28 @@
 //! second-level cache for all of them; opened weights stay in the first while all panels of rows are multiplied with them. Sums lie in the
 //! second, tile by tile ([`products`]), and are asked for a product ahead.
 //!
+//! *Units* (`amx`, `sme`) say how a row of `X` lies in a tile and open weights; `simd` has their instructions. All else, here and in
+//! [`products`], is the same for both.
+//!
 //! *Scratch*: `X` in the order in which it is read, `[block of rows][chunk along k][pair of panels][step][2 panels]` tiles of
-//! `[16][32]` bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and sums of a task.
+//! bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and sums of a task.
 
-mod open;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod products;
+#[cfg(target_arch = "aarch64")]
+mod sme;
 #[cfg(test)]
 mod tests;
 
-use std::arch::x86_64::*;
-
+#[cfg(target_arch = "x86_64")]
+use self::amx as unit;
 use self::products::{Sums, products};
-use super::super::isa::{Isa, Level};
-use super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, Tiles};
-use super::super::simd::avx512::Avx512;
+#[cfg(target_arch = "aarch64")]
+use self::sme as unit;
+use self::unit::{Float, Tiles};
+use super::super::isa::Isa;
+use super::super::simd::matrix::{TILE_BYTES, TILE_K, TILE_ROWS};
 use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};
 use crate::pool::Worker;
@@ -88,16 +96,19 @@ fn chunk_steps(steps: usize) -> usize {
 /// # Safety
 /// As [`super::linear`], operands and scratch checked, and [`takes_rows`] said yes.
 pub(super) unsafe fn run(isa: Isa, worker: Worker<'_>, job: &Job<'_>) {
-    let (Level::Avx512(s), Some(amx)) = (isa.0, isa.2) else { unreachable!("`takes_rows` was asked") };
-    let tiles = amx.tiles();
-    // SAFETY: the tokens prove that the CPU has the features; the caller's promise is the body's.
-    unsafe { body(s, &tiles, worker, job) }
+    let Some(matrix) = isa.2 else { unreachable!("`takes_rows` was asked") };
+    let tiles = matrix.tiles();
+    // SAFETY: the token proves that the CPU has the features; the caller's promise is the body's.
+    unsafe { body(tiles.float(), &tiles, worker, job) }
 }
 
 /// # Safety
 /// As [`run`]; the CPU has the features.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn body(s: Avx512, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
+#[cfg_attr(
+    target_arch = "x86_64",
+    target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+)]
+unsafe fn body(s: Float, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
     let scratch = job.scratch.ptr();
     let acts = scratch.wrapping_add(scratch.align_offset(4 * LINE));
     let own = acts.wrapping_add(acts_len(job.m, job.k) + worker.index() * thread_len(job.m));
@@ -143,7 +154,7 @@ fn task_width(n: usize, gate: bool, threads: usize) -> usize {
 ///
 /// # Safety
 /// All tiles of `X` are writable at `to`; the CPU has the features.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16"))]
 unsafe fn round(job: &Job<'_>, pair: usize, panel: usize, steps: usize, to: *mut u8) {
     for row in 0..TILE_ROWS {
         let at = (2 * pair + panel) * TILE_ROWS + row;
@@ -153,15 +164,8 @@ unsafe fn round(job: &Job<'_>, pair: usize, panel: usize, steps: usize, to: *mut
             let first = pair_at(job.m, steps, pair, chunk) + panel;
             for step in chunk..steps.min(chunk + len) {
                 let rest = numbers.get(step * TILE_K..).unwrap_or(&[]);
-                // SAFETY: masks keep the loads to the numbers that are left; a tile has 16 rows of 64 bytes.
-                unsafe {
-                    let mask = u32::MAX.checked_shr(TILE_K.saturating_sub(rest.len()) as u32).unwrap_or(0);
-                    let low = _mm512_maskz_loadu_ps(mask as u16, rest.as_ptr());
-                    let high = _mm512_maskz_loadu_ps((mask >> 16) as u16, rest.as_ptr().wrapping_add(16));
-                    let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
-                    let tile = first + 2 * (step - chunk);
-                    _mm512_storeu_si512(to.add(tile * TILE_BYTES + row * 64).cast(), pairs);
-                }
+                // SAFETY: all tiles of `X` are writable, and the CPU has the features, as the caller promised.
+                unsafe { unit::round_row(rest, row, to.add((first + 2 * (step - chunk)) * TILE_BYTES)) };
             }
         }
     }
@@ -171,10 +175,13 @@ unsafe fn round(job: &Job<'_>, pair: usize, panel: usize, steps: usize, to: *mut
 ///
 /// # Safety
 /// As [`run`]; `n0` begins a group, `count` is at most [`WIDTH`], or half of it with a gate.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[cfg_attr(
+    target_arch = "x86_64",
+    target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn outputs(
-    s: Avx512,
+    s: Float,
     tiles: &Tiles,
     job: &Job<'_>,
     layer: &Linear<'_>,
@@ -203,10 +210,13 @@ unsafe fn outputs(
 ///
 /// # Safety
 /// As [`outputs`]; `count` is at most [`MAX_CHUNK`].
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[cfg_attr(
+    target_arch = "x86_64",
+    target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn finish_rows(
-    s: Avx512,
+    s: Float,
     layer: &Linear<'_>,
     sums: Sums,
     row0: usize,
@@ -222,13 +232,13 @@ unsafe fn finish_rows(
     for row in 0..rows {
         let next = layer.out.ptr().wrapping_add((row0 + row + AHEAD) * layer.weights.rows() + n0 + from);
         for line in 0..count.div_ceil(LINE) {
-            _mm_prefetch::<_MM_HINT_ET0>(next.wrapping_add(line * LINE).cast());
+            unit::ask_to_write(next.wrapping_add(line * LINE));
         }
         // SAFETY: sums of this row are readable, and this thread alone uses its outputs.
         unsafe {
-            sums.read(0, row, from, count, &mut main);
+            sums.read(s, 0, row, from, count, &mut main);
             if layer.gate.is_some() {
-                sums.read(1, row, from, count, &mut gate);
+                sums.read(s, 1, row, from, count, &mut gate);
             }
             finish(s, layer, &affine, row0 + row, n0 + from, count, main.as_ptr(), gate.as_ptr());
         }

@@ -1,11 +1,11 @@
 //! The products of a task, and where their sums lie.
 
-use std::arch::x86_64::*;
-
 use super::super::super::Mat;
 use super::super::super::packed::Scales;
-use super::super::super::simd::amx::{Product, TILE_BYTES, TILE_ROWS, Tiles};
-use super::{TILE_LEN, chunk_steps, open, pair_at};
+use super::super::super::simd::Simd;
+use super::super::super::simd::matrix::{Product, TILE_BYTES, TILE_K, TILE_ROWS};
+use super::unit::{Float, Tiles, open};
+use super::{TILE_LEN, chunk_steps, pair_at};
 
 /// Outputs that are multiplied at once: two groups.
 const PAIR_OUTPUTS: usize = 2 * TILE_ROWS;
@@ -43,9 +43,10 @@ impl Sums {
     /// # Safety
     /// The sums were computed; the CPU has the features.
     #[inline]
-    #[target_feature(enable = "avx512f")]
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f"))]
     pub(super) unsafe fn read<const N: usize>(
         self,
+        s: Float,
         part: usize,
         row: usize,
         from: usize,
@@ -53,8 +54,11 @@ impl Sums {
         to: &mut [f32; N],
     ) {
         for (i, to) in to.as_chunks_mut::<TILE_ROWS>().0.iter_mut().enumerate().take(count.div_ceil(TILE_ROWS)) {
-            // SAFETY: a line has 16 numbers.
-            unsafe { _mm512_storeu_ps(to.as_mut_ptr(), _mm512_loadu_ps(self.line(part, from / TILE_ROWS + i, row))) };
+            let line = self.line(part, from / TILE_ROWS + i, row);
+            for lane in (0..TILE_ROWS).step_by(Float::LANES) {
+                // SAFETY: a line has 16 numbers.
+                unsafe { s.store(to.as_mut_ptr().add(lane), s.load(line.add(lane))) };
+            }
         }
     }
 }
@@ -63,7 +67,10 @@ impl Sums {
 ///
 /// # Safety
 /// As [`super::outputs`]; `open` and `sums` are this thread's.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+#[cfg_attr(
+    target_arch = "x86_64",
+    target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+)]
 #[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn products(
     tiles: &Tiles,
@@ -76,6 +83,7 @@ pub(super) unsafe fn products(
     open: *mut u8,
     sums: Sums,
 ) {
+    let s = tiles.float();
     let panels = rows.div_ceil(TILE_ROWS);
     let groups = count.div_ceil(TILE_ROWS);
     let len = chunk_steps(steps);
@@ -93,7 +101,7 @@ pub(super) unsafe fn products(
             let (next, next_step0) = if turn + 1 < turns { (turn + 1, step0) } else { (0, step0 + len) };
             let (next_w, next_group) = place(next);
             for pair in 0..sums.pairs {
-                open::ask(next_w, n0 + next_group * TILE_ROWS, next_step0, steps, [pair, sums.pairs]);
+                ask(s, next_w, n0 + next_group * TILE_ROWS, next_step0, steps, [pair, sums.pairs]);
                 // SAFETY: panels and opened weights have `chunk` tiles from here on; there is a block of sums for each turn and pair.
                 unsafe {
                     let product = Product {
@@ -113,14 +121,36 @@ pub(super) unsafe fn products(
     for (part, w) in parts.iter().enumerate() {
         let Some(packed) = w.packed().filter(|packed| packed.packing().scales == Scales::Row) else { continue };
         for group in 0..groups {
-            // SAFETY: a group with scales of rows begins with them; these are its sums.
-            unsafe {
-                let scales = _mm512_loadu_ps(packed.group(n0 / TILE_ROWS + group).cast());
-                for row in 0..rows {
-                    let line = sums.line(part, group, row);
-                    _mm512_storeu_ps(line, _mm512_mul_ps(_mm512_loadu_ps(line), scales));
+            let scales = packed.group(n0 / TILE_ROWS + group).cast::<f32>();
+            for lane in (0..TILE_ROWS).step_by(Float::LANES) {
+                // SAFETY: a group with scales of rows begins with them; these are its sums.
+                unsafe {
+                    let scales = s.load(scales.add(lane));
+                    for row in 0..rows {
+                        let line = sums.line(part, group, row).add(lane);
+                        s.store(line, s.mul(s.load(line), scales));
+                    }
                 }
             }
+        }
+    }
+}
+
+/// Asks for a part of what [`open::tiles`] will read for two groups from step `step0` of `steps` on: part `part` of `parts`.
+fn ask(s: Float, w: &Mat<'_>, n0: usize, step0: usize, steps: usize, [part, parts]: [usize; 2]) {
+    let count = chunk_steps(steps).min(steps.saturating_sub(step0));
+    let Some(packed) = w.packed() else { return };
+    if count == 0 {
+        return;
+    }
+    let packing = packed.packing();
+    let blocks = packing.stretch_cols() / TILE_K;
+    let from = packing.group_header() + step0 / blocks * packing.stretch_bytes();
+    let lines = count.div_ceil(blocks) * packing.stretch_bytes() / 64;
+    for group in (n0 / TILE_ROWS..packed.rows().div_ceil(TILE_ROWS)).take(2) {
+        let from = packed.group(group).wrapping_add(from);
+        for line in lines * part / parts..lines * (part + 1) / parts {
+            s.prefetch_l2(from.wrapping_add(64 * line));
         }
     }
 }

@@ -4,13 +4,12 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::super::super::Mat;
-use super::super::super::float::Float;
-use super::super::super::packed::{Bits, Packed, Scales};
-use super::super::super::rows::{RowElem, RowMat};
-use super::super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, pairs};
-use super::super::super::{block_values, half_blocks, k_blocks};
-use super::chunk_steps;
+use super::super::super::super::Mat;
+use super::super::super::super::float::Float;
+use super::super::super::super::packed::{Bits, Packed, Scales};
+use super::super::super::super::rows::{RowElem, RowMat};
+use super::super::super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, pairs};
+use super::super::super::super::{block_values, half_blocks, k_blocks};
 
 /// Tiles `step0 .. step0 + steps` along `k` of the outputs `n0 .. n0 + 16`, two tiles apart. Scales of rows are left out:
 /// they multiply the sums.
@@ -18,7 +17,7 @@ use super::chunk_steps;
 /// # Safety
 /// `n0` begins a group and exists, as do the steps; the tiles are writable at `to`, and the CPU has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
-pub(super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, to: *mut u8) {
+pub(in super::super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, to: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe {
         if let Some(packed) = w.packed() {
@@ -36,26 +35,6 @@ pub(super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, t
             for step in 0..steps {
                 from_rows(rows, n0, (step0 + step) * TILE_K, to.add(2 * step * TILE_BYTES));
             }
-        }
-    }
-}
-
-/// Asks for a part of what [`tiles`] will read for two groups from step `step0` of `steps` on: part `part` of `parts`.
-pub(super) fn ask(w: &Mat<'_>, n0: usize, step0: usize, steps: usize, [part, parts]: [usize; 2]) {
-    let count = chunk_steps(steps).min(steps.saturating_sub(step0));
-    let Some(packed) = w.packed() else { return };
-    if count == 0 {
-        return;
-    }
-    let packing = packed.packing();
-    let blocks = packing.stretch_cols() / TILE_K;
-    let from = packing.group_header() + step0 / blocks * packing.stretch_bytes();
-    let lines = count.div_ceil(blocks) * packing.stretch_bytes() / 64;
-    for group in (n0 / TILE_ROWS..packed.rows().div_ceil(TILE_ROWS)).take(2) {
-        let from = packed.group(group).wrapping_add(from);
-        for line in lines * part / parts..lines * (part + 1) / parts {
-            // SAFETY: SSE is part of the architecture, and a prefetch of any address has no effect but on caches.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(from.wrapping_add(64 * line).cast()) };
         }
     }
 }
