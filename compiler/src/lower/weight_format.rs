@@ -105,6 +105,8 @@ pub(crate) struct Format {
     pub(crate) precision: Precision,
     /// Of linear layers.
     pub(crate) weights: Weights,
+    /// Layers that a file has in Q8_0 stay in it where others are rounded to four bits.
+    pub(crate) keeps_q8_0: bool,
     /// Of linear layers.
     pub(crate) form: LinearForm,
 }
@@ -125,8 +127,12 @@ pub(super) enum Encoding {
 
 impl Format {
     /// Names and shapes of tensors as the checkpoint has them.
-    pub(crate) const PLAIN: Self =
-        Self { precision: Precision::F32, weights: Weights::Float, form: LinearForm::FullyConnected };
+    pub(crate) const PLAIN: Self = Self::rounded(Precision::F32, Weights::Float);
+
+    /// Linear layers in that format, except those that [`is_copied`] is true for; for the embedded backend.
+    pub(crate) const fn rounded(precision: Precision, weights: Weights) -> Self {
+        Self { precision, weights, keeps_q8_0: false, form: LinearForm::FullyConnected }
+    }
 
     /// The encoding of weights of that role.
     pub(super) fn encoding(self, role: Role) -> Encoding {
