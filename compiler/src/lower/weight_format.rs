@@ -47,7 +47,10 @@ impl WeightSpec {
 
     /// The value that stands in the graph for one of the checkpoint.
     pub(super) fn folded(&self, value: f32) -> f32 {
-        ((f64::from(value) + self.offset) * self.scale) as f32
+        let value = f64::from(value);
+        // The sum of -0 and 0 has no sign.
+        let value = if self.offset == 0.0 { value } else { value + self.offset };
+        (value * self.scale) as f32
     }
 
     /// The inverse of [`Self::folded`].
