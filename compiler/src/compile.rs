@@ -7,6 +7,7 @@ use crate::lora::{self, Adapter};
 use crate::lower::pd::PdForm;
 use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split, SplitKind, Windows};
 use crate::model::Model;
+use crate::own_weights::OwnWeights;
 use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
@@ -101,12 +102,12 @@ pub(crate) fn compile_and_prove<T: Target>(
     model.notes.iter().for_each(|note| progress.note(note));
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
-    let weights = options.weights.unwrap_or_else(|| {
-        let own = own_weights::of(spec, checkpoint, options.htp.is_some());
-        own.note.iter().for_each(|note| progress.note(note));
-        own.weights
-    });
-    let format = Format { precision: options.precision, weights, form };
+    let OwnWeights { weights, keeps_q8_0, note } = match options.weights {
+        Some(weights) => OwnWeights { weights, keeps_q8_0: false, note: None },
+        None => own_weights::of(spec, checkpoint, options.htp.is_some()),
+    };
+    note.iter().for_each(|note| progress.note(note));
+    let format = Format { precision: options.precision, weights, keeps_q8_0, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
         let elems: u64 = adapters.iter().map(|adapter| adapter.n_elems_of_layer(spec)).sum();
@@ -219,6 +220,7 @@ pub(crate) fn compile_and_prove<T: Target>(
             one_file: options.one_file,
             precision: options.precision,
             weights,
+            keeps_q8_0,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
             shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
             kinds: options.kinds.clone(),

@@ -5,7 +5,7 @@
 //! *Trap*: a factor that is folded into a weight is divided out after rounding, which may change the last bit.
 
 use crate::checkpoint::{SINGLE_FILE, file_header};
-use crate::lower::{Format, LinearForm, check_weights, rounded_weights};
+use crate::lower::{Format, check_weights, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};
 use genie_bundle::TOKENIZER_FILE;
@@ -32,7 +32,7 @@ struct Stored {
 pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Path) -> Result<()> {
     let source = Model::open(model)?;
     check_weights(&source.spec, &source.checkpoint)?;
-    let format = Format { precision, weights, form: LinearForm::FullyConnected };
+    let format = Format::rounded(precision, weights);
     let all = rounded_weights(&source.spec, format);
 
     // Projections that share a tensor in the family's checkpoints lie one behind the other there.

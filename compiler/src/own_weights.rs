@@ -1,7 +1,8 @@
 //! The weight format that a model has by itself: what is compiled where no other is asked for.
 //!
 //! Float weights stay float. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
-//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either. Chips take no blocks.
+//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either, and Q8_0 by
+//! both: where `q4_0` is not asked for but chosen here, it leaves Q8_0 as it is. Chips take no blocks.
 
 use crate::Weights;
 use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype};
@@ -16,6 +17,8 @@ const BLOCK: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnWeights {
     pub(crate) weights: Weights,
+    /// Some of its linear layers are in Q8_0, and stay so beside others in four bits.
+    pub(crate) keeps_q8_0: bool,
     pub(crate) note: Option<String>,
 }
 
@@ -26,6 +29,8 @@ struct Counts {
     /// Copied by any format of blocks.
     copied_elems: usize,
     other_blocks: usize,
+    /// Linear layers in Q8_0.
+    eight_bits: usize,
     floats: usize,
     /// Formats of the linear layers that any format of blocks copies.
     copied: BTreeSet<&'static str>,
@@ -38,14 +43,15 @@ struct Counts {
 /// The format of a checkpoint's matrices; `for_chip`: in a bundle for a Hexagon chip.
 pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> OwnWeights {
     let counts = Counts::of(spec, checkpoint);
-    let blocks = counts.four_bits + counts.copied_elems + counts.other_blocks;
+    let blocks = counts.four_bits + counts.copied_elems + counts.eight_bits + counts.other_blocks;
     if blocks == 0 {
-        return OwnWeights { weights: Weights::Float, note: None };
+        return OwnWeights { weights: Weights::Float, keeps_q8_0: false, note: None };
     }
     let held: Vec<String> = counts.matrices.iter().map(|(name, n)| format!("{n} in {name}")).collect();
     let held = format!("the file's quantised matrices are {}", held.join(", "));
     let float = |why: &str| OwnWeights {
         weights: Weights::Float,
+        keeps_q8_0: false,
         note: Some(format!("weights are widened to float: {held}, {why}")),
     };
     if for_chip {
@@ -57,13 +63,15 @@ pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> O
     if counts.floats > blocks {
         return float("but most weights are floats");
     }
-    // A few matrices of more bits are rounded, as llama.cpp's own Q4_0 files have some.
-    let others = counts.other_blocks + counts.floats;
+    // A few matrices of other types are rounded, unless they are in Q8_0, as some of llama.cpp's own Q4_0 files have.
+    let others = counts.other_blocks + counts.eight_bits + counts.floats;
     let weights = if counts.four_bits > 0 && counts.four_bits >= 3 * others { Weights::Q4_0 } else { Weights::Q8_0 };
-    let copied: Vec<&str> = counts.copied.iter().copied().collect();
+    let keeps_q8_0 = weights == Weights::Q4_0 && counts.eight_bits > 0;
+    let eight = keeps_q8_0.then_some(BlockFormat::Q8_0.name());
+    let copied: Vec<&str> = counts.copied.iter().copied().chain(eight).collect();
     let copied = if copied.is_empty() { String::new() } else { format!(", and {} as they are", copied.join(", ")) };
     let note = format!("weights stay quantised, as `{weights}`{copied}: {held} (`float` would widen them)");
-    OwnWeights { weights, note: Some(note) }
+    OwnWeights { weights, keeps_q8_0, note: Some(note) }
 }
 
 impl Counts {
@@ -89,6 +97,7 @@ impl Counts {
                 }
                 // An embedding has 8 bits in every format of blocks.
                 (SourceDtype::Blocks(_), Role::Embedding) => counts.copied_elems += n,
+                (SourceDtype::Blocks(BlockFormat::Q8_0), _) => counts.eight_bits += n,
                 (SourceDtype::Blocks(_), _) => counts.other_blocks += n,
                 (_, Role::Embedding) => {}
                 _ => counts.floats += n,

@@ -95,7 +95,7 @@ mod tests {
     fn fit(change: impl FnOnce(&mut HtpOptions), weights: Weights, n_graphs: usize, asked: Cuts) -> Result<Cuts> {
         let mut htp = HtpOptions::for_target("sm8650").unwrap();
         change(&mut htp);
-        let format = Format { precision: Precision::F16, weights, form: LinearForm::Conv2d };
+        let format = Format { form: LinearForm::Conv2d, ..Format::rounded(Precision::F16, weights) };
         Plan { spec: &billion(), format, n_graphs, htp: &htp, adapter_bytes: 0 }.fit(asked)
     }
 

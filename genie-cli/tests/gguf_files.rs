@@ -55,6 +55,28 @@ fn a_quantised_file_compiles_as_it_is_and_runs() {
     assert_ne!(size("bundle"), quantised);
 }
 
+/// A layer in Q8_0 stays in it in a file that is taken as `q4_0`; where that is asked for it is rounded, and that is said.
+#[test]
+fn layers_of_eight_bits_are_rounded_only_if_that_is_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut mixed, mut eight) = (model(Matrices::Q4_0), model(Matrices::Q8_0));
+    *mixed.tensor("blk.1.attn_v.weight") = eight.tensor("blk.1.attn_v.weight").clone();
+    std::fs::write(place.path().join("m.gguf"), mixed.bytes()).unwrap();
+    let options = |more: &[&str]| {
+        let output = compile(place.path(), "m.gguf", &[&["--json", "--force"], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (record["manifest"]["options"].clone(), stderr(&output))
+    };
+    let rounded = "rounding to q4_0 moved the weights by";
+    let (own, said) = options(&[]);
+    assert_eq!((&own["weights"], &own["keeps-q8_0"]), (&"q4_0".into(), &true.into()));
+    assert!(said.contains("as `q4_0`, and Q8_0 as they are") && !said.contains(rounded), "{said}");
+    let (asked, said) = options(&["--weights", "q4_0"]);
+    assert_eq!((&asked["weights"], asked.get("keeps-q8_0")), (&"q4_0".into(), None));
+    assert!(said.contains(rounded) && !said.contains("as they are"), "{said}");
+}
+
 /// A hint of each kind, as it is printed.
 #[test]
 fn refusals_name_the_file_the_key_and_what_to_do() {

@@ -13,9 +13,11 @@ mod fleet;
 mod fuzz;
 mod host_lib;
 mod kills;
+mod llama_cpp;
 mod mutants;
 mod perplexity_check;
 mod qnn_runtime;
+mod quantised_bits;
 mod random_gguf;
 mod random_model;
 mod tidy;
@@ -68,6 +70,8 @@ enum Task {
     RandomModel(random_model::RandomModelArgs),
     /// Compare perplexity with llama.cpp's on the same GGUF files: the demo model in several types, and each family.
     PerplexityCheck(perplexity_check::PerplexityCheckArgs),
+    /// Compare the weights in bundles of files that llama.cpp quantised with ggml's numbers, bit for bit.
+    QuantisedBits(quantised_bits::QuantisedBitsArgs),
     /// Compare tokens of llama.cpp's vocabularies with the expected ones, and render its chat templates.
     VocabCheck(vocab_check::VocabCheckArgs),
     /// Check rules that no other tool knows: layers, file heads and sizes, words, paths in documents, import circles.
@@ -93,6 +97,7 @@ fn main() -> anyhow::Result<()> {
         Task::Mutants(args) => mutants::run(&args),
         Task::RandomModel(args) => random_model::run(&args),
         Task::PerplexityCheck(args) => perplexity_check::run(&args),
+        Task::QuantisedBits(args) => quantised_bits::run(&args),
         Task::VocabCheck(args) => vocab_check::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     }

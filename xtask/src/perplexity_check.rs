@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::llama_cpp::quantise;
 use crate::workspace::{root, sh};
 
 /// What llama-quantize makes of the float16 file; rows of 192 inputs fall back from K blocks to others, as it decides.
@@ -46,11 +47,7 @@ pub fn run(args: &PerplexityCheckArgs) -> Result<()> {
     let plain = folder.join("demo-F16.gguf");
     for kind in TYPES {
         let file = folder.join(format!("demo-{kind}.gguf"));
-        let done = Command::new(args.llama.join("llama-quantize")).args([&plain, &file]).arg(kind).output();
-        let done = done.with_context(|| format!("no `llama-quantize` in `{}`", args.llama.display()))?;
-        if !done.status.success() {
-            bail!("llama-quantize {kind}: {}", String::from_utf8_lossy(&done.stderr));
-        }
+        quantise(&args.llama, &[], &plain, &file, kind)?;
     }
     let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     files.sort();

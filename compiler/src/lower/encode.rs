@@ -7,7 +7,7 @@ use super::blocks::blocks;
 use super::per_row::RowScales;
 use super::rounding_loss::RoundingLoss;
 use super::weight_format::{BlockBits, Encoding, Format, LinearForm, Role, WeightSpec, is_power_of_two};
-use crate::checkpoint::{Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
+use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
 use crate::{CompileError, Precision, Result};
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
@@ -54,9 +54,12 @@ impl EncodedWeight {
             Encoding::Blocks(bits) => {
                 // What is copied loses nothing, and needs fewer bytes than what it could be rounded to without.
                 let copied = match entry.dtype {
-                    SourceDtype::Blocks(format) => BlockBits::of_copied(format, weight.role),
+                    SourceDtype::Blocks(stored) => BlockBits::of_copied(stored, weight.role),
                     _ => None,
                 };
+                // What is rounded there, as an adapter was merged into it, keeps the eight bits too.
+                let eight = format.keeps_q8_0 && entry.dtype == SourceDtype::Blocks(BlockFormat::Q8_0);
+                let bits = if eight { BlockBits::Eight } else { bits };
                 let unchanged = is_power_of_two(weight.scale) && !checkpoint.is_changed(&weight.name);
                 let stored = blocks(checkpoint, weight, entry, copied.filter(|_| unchanged).unwrap_or(bits))?;
                 (loss, minima) = (stored.loss, stored.minima);

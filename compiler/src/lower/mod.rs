@@ -265,13 +265,13 @@ fn add_positions<S: GraphSink>(
 
 /// The LM head's weight `[vocab, hidden]` in the graphs' float type.
 pub(crate) fn head_weight_bytes(spec: &ModelSpec, checkpoint: &Checkpoint, precision: Precision) -> Result<Vec<u8>> {
-    let format = Format { precision, weights: Weights::Float, form: LinearForm::FullyConnected };
+    let format = Format::rounded(precision, Weights::Float);
     file_bytes(checkpoint, &weights::lm_head(spec, format), format)
 }
 
 /// The embedding table `[vocab, hidden]` in float32, times its factor.
 pub(crate) fn embedding_bytes(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<Vec<u8>> {
-    let format = Format { precision: Precision::F32, weights: Weights::Float, form: LinearForm::FullyConnected };
+    let format = Format::PLAIN;
     let mut bytes = file_bytes(checkpoint, &weights::embedding(spec), format)?;
     if spec.factors.embedding != 1.0 {
         let factor = spec.factors.embedding as f32;

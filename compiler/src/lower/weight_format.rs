@@ -47,7 +47,10 @@ impl WeightSpec {
 
     /// The value that stands in the graph for one of the checkpoint.
     pub(super) fn folded(&self, value: f32) -> f32 {
-        ((f64::from(value) + self.offset) * self.scale) as f32
+        let value = f64::from(value);
+        // The sum of -0 and 0 has no sign.
+        let value = if self.offset == 0.0 { value } else { value + self.offset };
+        (value * self.scale) as f32
     }
 
     /// The inverse of [`Self::folded`].
@@ -105,6 +108,8 @@ pub(crate) struct Format {
     pub(crate) precision: Precision,
     /// Of linear layers.
     pub(crate) weights: Weights,
+    /// Layers that a file has in Q8_0 stay in it where others are rounded to four bits.
+    pub(crate) keeps_q8_0: bool,
     /// Of linear layers.
     pub(crate) form: LinearForm,
 }
@@ -125,8 +130,12 @@ pub(super) enum Encoding {
 
 impl Format {
     /// Names and shapes of tensors as the checkpoint has them.
-    pub(crate) const PLAIN: Self =
-        Self { precision: Precision::F32, weights: Weights::Float, form: LinearForm::FullyConnected };
+    pub(crate) const PLAIN: Self = Self::rounded(Precision::F32, Weights::Float);
+
+    /// Linear layers in that format, except those that [`is_copied`] is true for; for the embedded backend.
+    pub(crate) const fn rounded(precision: Precision, weights: Weights) -> Self {
+        Self { precision, weights, keeps_q8_0: false, form: LinearForm::FullyConnected }
+    }
 
     /// The encoding of weights of that role.
     pub(super) fn encoding(self, role: Role) -> Encoding {

@@ -128,7 +128,7 @@ impl Packing {
     }
 
     /// The format that a tag names, if it is known.
-    pub(crate) fn from_tag(tag: u32) -> Option<Self> {
+    pub fn from_tag(tag: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|packing| packing.tag() == tag)
     }
 

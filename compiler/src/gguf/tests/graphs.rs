@@ -74,6 +74,39 @@ fn blocks_are_copied_bit_for_bit_at_any_head_width() {
     }
 }
 
+/// Layers, table and head in Q8_0 of a file that is taken as `q4_0`.
+#[test]
+fn eight_bits_among_four_are_copied_bit_for_bit() {
+    let model = TestModel { ffn: 256, tied: false, ..TestModel::tiny(Family::Llama) };
+    let (mut draft, mut eight) = (model.gguf(Matrices::Q4_0).unwrap(), model.gguf(Matrices::Q8_0).unwrap());
+    for name in ["token_embd.weight", "blk.0.attn_q.weight", "blk.1.attn_v.weight"] {
+        *draft.tensor(name) = eight.tensor(name).clone();
+    }
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("model.gguf");
+    std::fs::write(&file, draft.bytes()).unwrap();
+    for (weights, copied) in [(None, true), (Some(Weights::Q4_0), false)] {
+        let mut options = CompileOptions::new(&file, place.path().join("bundle"));
+        (options.ars, options.cls, options.weights, options.force) = (vec![1], vec![16], weights, true);
+        let mut target = FakeTarget::default();
+        compile_with(&options, &mut target, &mut Silent).unwrap();
+        let graph = &target.saved.take()[0][0];
+        for (name, scale) in [("0.self_attn.q", 0.25), ("1.self_attn.v", 1.0)] {
+            let name = format!("model.layers.{name}_proj.weight");
+            let (mut scales, q) = of_file(&file, &name, model.head_dim, BlockFormat::Q8_0);
+            scales.iter_mut().for_each(|s| *s *= scale);
+            assert_eq!(of_graph(graph, &name) == (scales, q), copied, "{weights:?}: {name}");
+        }
+        let table = "model.embed_tokens.weight";
+        let expected = of_file(&file, table, model.head_dim, BlockFormat::Q8_0);
+        assert!(of_graph(graph, table) == expected, "tables have eight bits in either: {weights:?}");
+        let four = "model.layers.1.self_attn.q_proj.weight";
+        let (mut scales, q) = of_file(&file, four, model.head_dim, BlockFormat::Q4_0);
+        scales.iter_mut().for_each(|s| *s *= 0.25);
+        assert!(of_graph(graph, four) == (scales, q), "{weights:?}: {four}");
+    }
+}
+
 /// The tensors of a first graph that are not those of a second one.
 fn differing(a: &[Vec<Graph>], b: &[Vec<Graph>]) -> Vec<String> {
     let tensors = |graphs: &[Vec<Graph>]| graphs.iter().flatten().next().map_or(vec![], |graph| graph.tensors.clone());

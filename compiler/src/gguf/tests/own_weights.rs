@@ -3,6 +3,7 @@
 use super::*;
 use crate::testmodel::DraftTensor;
 use crate::{Amount, Progress, Stage, Weights};
+use genie_bundle::manifest::Options;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,14 +21,20 @@ impl Progress for Notes {
     }
 }
 
-/// The format that a model gets, and what is said.
-fn compiled(model: &Path, weights: Option<Weights>) -> (Weights, Vec<String>) {
+/// The options that a bundle's manifest has, and what is said.
+fn compiled_options(model: &Path, weights: Option<Weights>) -> (Options, Vec<String>) {
     let place = tempfile::tempdir().unwrap();
     let mut options = CompileOptions::new(model, place.path().join("bundle"));
     (options.ars, options.cls, options.weights) = (vec![1], vec![16], weights);
     let mut notes = Notes::default();
     let manifest = compile_with(&options, &mut FakeTarget::default(), &mut notes).unwrap();
-    (manifest.options.weights, notes.0)
+    (manifest.options, notes.0)
+}
+
+/// The format that a model gets, and what is said.
+fn compiled(model: &Path, weights: Option<Weights>) -> (Weights, Vec<String>) {
+    let (options, notes) = compiled_options(model, weights);
+    (options.weights, notes)
 }
 
 fn of_draft(draft: &GgufDraft, weights: Option<Weights>) -> (Weights, Vec<String>) {
@@ -39,6 +46,16 @@ fn of_draft(draft: &GgufDraft, weights: Option<Weights>) -> (Weights, Vec<String
 /// 64 wide, so that every row is whole blocks.
 fn quantised(matrices: Matrices) -> GgufDraft {
     TestModel { ffn: 128, tied: false, ..TestModel::tiny(Family::Llama) }.gguf(matrices).unwrap()
+}
+
+/// A file in Q4_0 with these matrices in Q8_0.
+fn four_with(names: &[&str]) -> GgufDraft {
+    let (mut draft, mut eight) = (quantised(Matrices::Q4_0), quantised(Matrices::Q8_0));
+    for name in names {
+        let other: DraftTensor = eight.tensor(name).clone();
+        *draft.tensor(name) = other;
+    }
+    draft
 }
 
 #[test]
@@ -67,20 +84,35 @@ fn weights_that_are_not_quantised_stay_float() {
     assert_eq!(compiled(dir.path(), None), (Weights::Float, vec![]));
 }
 
+/// What a file has in Q8_0 is rounded only where four bits are asked for; the manifest tells the two apart.
+#[test]
+fn eight_bits_among_four_are_rounded_only_if_that_is_asked_for() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let (four, mixed) = (quantised(Matrices::Q4_0), four_with(&["blk.0.attn_v.weight", "blk.1.attn_q.weight"]));
+    let rounded = |notes: &[String]| notes.iter().any(|note| note.starts_with("rounding to q4_0 moved the weights by"));
+    let held = "the file's quantised matrices are 14 in Q4_0, 2 in Q8_0 (`float` would widen them)";
+    let said = format!("weights stay quantised, as `q4_0`, and Q8_0 as they are: {held}");
+    for (draft, asked, keeps) in [
+        (&mixed, None, true),
+        (&mixed, Some(Weights::Q4_0), false),
+        (&four, None, false),
+        (&mixed, Some(Weights::Q8_0), false),
+    ] {
+        std::fs::write(file.path(), draft.bytes()).unwrap();
+        let (options, notes) = compiled_options(file.path(), asked);
+        assert_eq!((options.weights, options.keeps_q8_0), (asked.unwrap_or(Weights::Q4_0), keeps), "{notes:?}");
+        assert_eq!(notes.contains(&said), keeps, "{notes:?}");
+        assert_eq!(rounded(&notes), asked == Some(Weights::Q4_0), "{notes:?}");
+        let written = serde_json::to_value(&options).unwrap();
+        assert_eq!(written.get("keeps-q8_0").is_some(), keeps, "{written}");
+    }
+}
+
 /// Files in several formats: the smallest that holds nearly all; float where blocks cannot hold a matrix.
 #[test]
 fn mixed_files_get_the_smallest_format_that_holds_them() {
-    let eight = quantised(Matrices::Q8_0);
-    let replaced = |with: &GgufDraft, names: &[&str]| {
-        let mut draft = quantised(Matrices::Q4_0);
-        for name in names {
-            let other: DraftTensor = with.clone().tensor(name).clone();
-            *draft.tensor(name) = other;
-        }
-        draft
-    };
     let few = ["blk.0.attn_v.weight", "blk.1.attn_v.weight", "token_embd.weight"];
-    assert_eq!(of_draft(&replaced(&eight, &few), None).0, Weights::Q4_0, "a few matrices of more bits");
+    assert_eq!(of_draft(&four_with(&few), None).0, Weights::Q4_0, "a few matrices of more bits");
     let many = [
         "blk.0.ffn_up.weight",
         "blk.0.ffn_down.weight",
@@ -88,7 +120,7 @@ fn mixed_files_get_the_smallest_format_that_holds_them() {
         "blk.1.ffn_down.weight",
         "output.weight",
     ];
-    assert_eq!(of_draft(&replaced(&eight, &many), None).0, Weights::Q8_0);
+    assert_eq!(of_draft(&four_with(&many), None).0, Weights::Q8_0);
     let odd = TestModel { ffn: 72, ..TestModel::tiny(Family::Llama) };
     let floats = odd.gguf(Matrices::F32).unwrap();
     // Rows of 72 stay floats, as `llama-quantize` leaves them.
