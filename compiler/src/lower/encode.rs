@@ -1,12 +1,12 @@
 //! Converts one weight from the checkpoint to the form that a graph stores.
 //!
 //! *Units*: folded scales multiply in double, then round once to f32 and once more to f16 where that is the precision.
-//! Quantised weights carry the folded scale in their scales, see [`super::per_row`] and [`super::blocks`].
+//! Weights quantised by row carry the folded scale in their scales, see [`super::per_row`]; nothing is folded into blocks.
 
 use super::blocks::blocks;
 use super::per_row::RowScales;
 use super::rounding_loss::RoundingLoss;
-use super::weight_format::{BlockBits, Encoding, Format, LinearForm, Role, WeightSpec, is_power_of_two};
+use super::weight_format::{BlockBits, Encoding, Format, LinearForm, Role, WeightSpec};
 use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
 use crate::{CompileError, Precision, Result};
 use genie_types::{Dtype, TensorInfo};
@@ -60,7 +60,7 @@ impl EncodedWeight {
                 // What is rounded there, as an adapter was merged into it, keeps the eight bits too.
                 let eight = format.keeps_q8_0 && entry.dtype == SourceDtype::Blocks(BlockFormat::Q8_0);
                 let bits = if eight { BlockBits::Eight } else { bits };
-                let unchanged = is_power_of_two(weight.scale) && !checkpoint.is_changed(&weight.name);
+                let unchanged = !checkpoint.is_changed(&weight.name);
                 let stored = blocks(checkpoint, weight, entry, copied.filter(|_| unchanged).unwrap_or(bits))?;
                 (loss, minima) = (stored.loss, stored.minima);
                 (stored.info, stored.bytes)

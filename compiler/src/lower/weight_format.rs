@@ -230,19 +230,3 @@ impl BlockBits {
 pub(crate) fn is_copied(format: BlockFormat, role: Role) -> bool {
     BlockBits::of_copied(format, role).is_some()
 }
-
-/// True for factors that change exponents only.
-pub(super) fn is_power_of_two(scale: f64) -> bool {
-    scale.is_normal() && scale > 0.0 && scale.to_bits() << 12 == 0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_power_of_two;
-
-    #[test]
-    fn powers_of_two_are_known() {
-        assert!([1.0, 0.125, 0.25, 2.0].into_iter().all(is_power_of_two));
-        assert!(![0.0, 1.0 / 128f64.sqrt(), 3.0, -1.0, f64::NAN].into_iter().any(is_power_of_two));
-    }
-}

@@ -4,13 +4,13 @@
 //! queries are normalised afterwards (a norm would undo a scale applied before it). So are the factor of the residual stream, into
 //! what a layer adds to it, and that of the logits, into the last norm. Where scores or logits are bounded by a cap, they are
 //! divided by it in the same way, and multiplied after the tanh. Blocks keep their float16 scales, so that those of a file are copied
-//! bit for bit: a factor that is no power of two is applied to the result instead ([`score_scale`], [`residual_scale`]).
+//! bit for bit: factors are applied to the results instead ([`score_scale`], [`residual_scale`]).
 //!
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
 use super::lora::LowRank;
 use super::split::Split;
-use super::weight_format::{Format, LinearForm, Role, WeightSpec, is_power_of_two};
+use super::weight_format::{Format, LinearForm, Role, WeightSpec};
 use crate::family::{ModelSpec, NormKind, NormPlace, QkNorm};
 use crate::lora::Target;
 use crate::{Result, Weights};
@@ -204,9 +204,10 @@ pub(super) fn residual_scale(spec: &ModelSpec, format: Format) -> Option<f64> {
     (!spec.norm_place.after() && !folds(scale, format)).then_some(scale)
 }
 
-/// True for factors that can be folded into linear weights of that format.
+/// True for factors that are folded into linear weights of that format. Blocks take none, not even a power of two: the float16 scale
+/// of small weights times 1/8 is below the smallest normal number, and loses bits.
 fn folds(scale: f64, format: Format) -> bool {
-    !matches!(format.weights, Weights::Q8_0 | Weights::Q4_0) || is_power_of_two(scale)
+    scale == 1.0 || !matches!(format.weights, Weights::Q8_0 | Weights::Q4_0)
 }
 
 /// What a product of query and key is multiplied by, before it is bounded if it is.

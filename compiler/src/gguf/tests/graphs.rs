@@ -40,7 +40,6 @@ fn of_graph(graph: &Graph, name: &str) -> Quantised {
 
 #[test]
 fn blocks_are_copied_bit_for_bit_at_any_head_width() {
-    // 1 / sqrt(16) is a power of two, the others are not.
     for head_dim in [16, 32, 96, 128] {
         for (matrices, format, weights) in [
             (Matrices::Q8_0, BlockFormat::Q8_0, Weights::Q8_0),
@@ -60,14 +59,13 @@ fn blocks_are_copied_bit_for_bit_at_any_head_width() {
                 let graph = &target.saved.take()[0][0];
                 let scaled =
                     graph.nodes.iter().filter(|n| n.params.is_empty() && n.op == "ElementWiseMultiply").count();
-                assert_eq!(scaled, model.layers * if head_dim == 16 { 2 } else { 3 }, "scores are scaled if need be");
+                assert_eq!(scaled, 3 * model.layers, "two of the MLP's, and the scores' factor");
                 for part in ["q", "k", "v", "o"] {
                     let name = format!("model.layers.1.self_attn.{part}_proj.weight");
-                    let (mut scales, q) = of_file(&file, &name, head_dim, format);
-                    if part == "q" && head_dim == 16 {
-                        scales.iter_mut().for_each(|scale| *scale *= 0.25);
-                    }
-                    assert!(of_graph(graph, &name) == (scales, q), "{family} {head_dim} {weights}: {name}");
+                    assert!(
+                        of_graph(graph, &name) == of_file(&file, &name, head_dim, format),
+                        "{family} {head_dim} {weights}: {name}"
+                    );
                 }
             }
         }
@@ -91,19 +89,17 @@ fn eight_bits_among_four_are_copied_bit_for_bit() {
         let mut target = FakeTarget::default();
         compile_with(&options, &mut target, &mut Silent).unwrap();
         let graph = &target.saved.take()[0][0];
-        for (name, scale) in [("0.self_attn.q", 0.25), ("1.self_attn.v", 1.0)] {
+        for name in ["0.self_attn.q", "1.self_attn.v"] {
             let name = format!("model.layers.{name}_proj.weight");
-            let (mut scales, q) = of_file(&file, &name, model.head_dim, BlockFormat::Q8_0);
-            scales.iter_mut().for_each(|s| *s *= scale);
-            assert_eq!(of_graph(graph, &name) == (scales, q), copied, "{weights:?}: {name}");
+            let expected = of_file(&file, &name, model.head_dim, BlockFormat::Q8_0);
+            assert_eq!(of_graph(graph, &name) == expected, copied, "{weights:?}: {name}");
         }
         let table = "model.embed_tokens.weight";
         let expected = of_file(&file, table, model.head_dim, BlockFormat::Q8_0);
         assert!(of_graph(graph, table) == expected, "tables have eight bits in either: {weights:?}");
         let four = "model.layers.1.self_attn.q_proj.weight";
-        let (mut scales, q) = of_file(&file, four, model.head_dim, BlockFormat::Q4_0);
-        scales.iter_mut().for_each(|s| *s *= 0.25);
-        assert!(of_graph(graph, four) == (scales, q), "{weights:?}: {four}");
+        let expected = of_file(&file, four, model.head_dim, BlockFormat::Q4_0);
+        assert!(of_graph(graph, four) == expected, "{weights:?}: {four}");
     }
 }
 
