@@ -102,12 +102,12 @@ pub(crate) fn compile_and_prove<T: Target>(
     model.notes.iter().for_each(|note| progress.note(note));
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
-    let OwnWeights { weights, keeps_q8_0, note } = match options.weights {
-        Some(weights) => OwnWeights { weights, keeps_q8_0: false, note: None },
+    let OwnWeights { weights, keeps_eight_bits, note } = match options.weights {
+        Some(weights) => OwnWeights { weights, keeps_eight_bits: false, note: None },
         None => own_weights::of(spec, checkpoint, options.htp.is_some()),
     };
     note.iter().for_each(|note| progress.note(note));
-    let format = Format { precision: options.precision, weights, keeps_q8_0, form };
+    let format = Format { precision: options.precision, weights, keeps_eight_bits, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
         let elems: u64 = adapters.iter().map(|adapter| adapter.n_elems_of_layer(spec)).sum();
@@ -140,7 +140,7 @@ pub(crate) fn compile_and_prove<T: Target>(
         let kinds = &options.kinds;
         let variants = variants_of(split, &variants, kinds);
         let (loss, progress) = (&mut loss, &mut *progress);
-        let source = Source { checkpoint, format, kinds, kv_peaks, adapters: &adapters, loss, progress };
+        let source = Source { checkpoint, format, kinds, kv_peaks, adapters: &adapters, loss, progress, ahead: None };
         let context = open.take().map_or_else(|| target.context(staging.folder()), Ok)?;
         let path = staging.path(file);
         let save = (binaries.get(i + 1) != Some(file)).then_some(&*path);
@@ -159,7 +159,8 @@ pub(crate) fn compile_and_prove<T: Target>(
 
     if let Some(file) = binaries.get(n_plain_files) {
         let (loss, progress) = (&mut loss, &mut *progress);
-        let source = Source { checkpoint, format, kinds: &options.kinds, kv_peaks, adapters: &[], loss, progress };
+        let source =
+            Source { checkpoint, format, kinds: &options.kinds, kv_peaks, adapters: &[], loss, progress, ahead: None };
         let context = open.take().map_or_else(|| target.context(staging.folder()), Ok)?;
         compile_pd(spec, &pd_graphs, context, source, &staging.path(file))?;
         if let Some(htp) = &options.htp {
@@ -176,7 +177,8 @@ pub(crate) fn compile_and_prove<T: Target>(
 
     if let Some(relative) = loss.relative() {
         let percent = 100.0 * relative;
-        progress.note(&format!("rounding to {weights} moved the weights by {percent:.2} % (root mean square)"));
+        let to = if keeps_eight_bits { "q4_0 and q8_0".into() } else { weights.to_string() };
+        progress.note(&format!("rounding to {to} moved the weights by {percent:.2} % (root mean square)"));
     }
 
     binaries.dedup();
@@ -220,7 +222,7 @@ pub(crate) fn compile_and_prove<T: Target>(
             one_file: options.one_file,
             precision: options.precision,
             weights,
-            keeps_q8_0,
+            keeps_eight_bits,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
             shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
             kinds: options.kinds.clone(),

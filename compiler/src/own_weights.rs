@@ -1,8 +1,9 @@
 //! The weight format that a model has by itself: what is compiled where no other is asked for.
 //!
 //! Float weights stay float. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
-//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either, and Q8_0 by
-//! both: where `q4_0` is not asked for but chosen here, it leaves Q8_0 as it is. Chips take no blocks.
+//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either. Where `q4_0`
+//! is not asked for but chosen here, the others have eight bits: Q8_0 is copied, and what must be rounded loses least. Chips take no
+//! blocks.
 
 use crate::Weights;
 use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype};
@@ -17,8 +18,8 @@ const BLOCK: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnWeights {
     pub(crate) weights: Weights,
-    /// Some of its linear layers are in Q8_0, and stay so beside others in four bits.
-    pub(crate) keeps_q8_0: bool,
+    /// Some of its linear layers have more than four bits, and get eight beside others in four.
+    pub(crate) keeps_eight_bits: bool,
     pub(crate) note: Option<String>,
 }
 
@@ -45,13 +46,13 @@ pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> O
     let counts = Counts::of(spec, checkpoint);
     let blocks = counts.four_bits + counts.copied_elems + counts.eight_bits + counts.other_blocks;
     if blocks == 0 {
-        return OwnWeights { weights: Weights::Float, keeps_q8_0: false, note: None };
+        return OwnWeights { weights: Weights::Float, keeps_eight_bits: false, note: None };
     }
     let held: Vec<String> = counts.matrices.iter().map(|(name, n)| format!("{n} in {name}")).collect();
     let held = format!("the file's quantised matrices are {}", held.join(", "));
     let float = |why: &str| OwnWeights {
         weights: Weights::Float,
-        keeps_q8_0: false,
+        keeps_eight_bits: false,
         note: Some(format!("weights are widened to float: {held}, {why}")),
     };
     if for_chip {
@@ -63,15 +64,15 @@ pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> O
     if counts.floats > blocks {
         return float("but most weights are floats");
     }
-    // A few matrices of other types are rounded, unless they are in Q8_0, as some of llama.cpp's own Q4_0 files have.
+    // A few matrices of other types, as some of llama.cpp's own Q4_0 files have, do not make four bits eight.
     let others = counts.other_blocks + counts.eight_bits + counts.floats;
     let weights = if counts.four_bits > 0 && counts.four_bits >= 3 * others { Weights::Q4_0 } else { Weights::Q8_0 };
-    let keeps_q8_0 = weights == Weights::Q4_0 && counts.eight_bits > 0;
-    let eight = keeps_q8_0.then_some(BlockFormat::Q8_0.name());
+    let keeps_eight_bits = weights == Weights::Q4_0 && others > 0;
+    let eight = (keeps_eight_bits && counts.eight_bits > 0).then_some(BlockFormat::Q8_0.name());
     let copied: Vec<&str> = counts.copied.iter().copied().chain(eight).collect();
     let copied = if copied.is_empty() { String::new() } else { format!(", and {} as they are", copied.join(", ")) };
     let note = format!("weights stay quantised, as `{weights}`{copied}: {held} (`float` would widen them)");
-    OwnWeights { weights, keeps_q8_0, note: Some(note) }
+    OwnWeights { weights, keeps_eight_bits, note: Some(note) }
 }
 
 impl Counts {

@@ -70,10 +70,10 @@ fn layers_of_eight_bits_are_rounded_only_if_that_is_asked_for() {
     };
     let rounded = "rounding to q4_0 moved the weights by";
     let (own, said) = options(&[]);
-    assert_eq!((&own["weights"], &own["keeps-q8_0"]), (&"q4_0".into(), &true.into()));
+    assert_eq!((&own["weights"], &own["keeps-eight-bits"]), (&"q4_0".into(), &true.into()));
     assert!(said.contains("as `q4_0`, and Q8_0 as they are") && !said.contains(rounded), "{said}");
     let (asked, said) = options(&["--weights", "q4_0"]);
-    assert_eq!((&asked["weights"], asked.get("keeps-q8_0")), (&"q4_0".into(), None));
+    assert_eq!((&asked["weights"], asked.get("keeps-eight-bits")), (&"q4_0".into(), None));
     assert!(said.contains(rounded) && !said.contains("as they are"), "{said}");
 }
 

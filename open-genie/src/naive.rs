@@ -193,7 +193,7 @@ fn compile(
         one_file: true,
         precision: manifest.options.precision,
         // The file's own formats are chosen as they were before.
-        weights: (!manifest.options.keeps_q8_0).then_some(manifest.options.weights),
+        weights: (!manifest.options.keeps_eight_bits).then_some(manifest.options.weights),
         force: folder.exists(),
         ..CompileOptions::new(source, folder)
     };
@@ -225,7 +225,7 @@ fn key(manifest: &Manifest, widths: &[u32]) -> String {
     let mut hasher = DefaultHasher::new();
     manifest.source.sha256.hash(&mut hasher);
     (manifest.options.precision.to_string(), manifest.options.weights.to_string()).hash(&mut hasher);
-    manifest.options.keeps_q8_0.hash(&mut hasher);
+    manifest.options.keeps_eight_bits.hash(&mut hasher);
     widths.hash(&mut hasher);
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
     qnn_host::container::FORMAT_VERSION.hash(&mut hasher);

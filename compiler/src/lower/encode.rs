@@ -7,7 +7,7 @@ use super::blocks::blocks;
 use super::per_row::RowScales;
 use super::rounding_loss::RoundingLoss;
 use super::weight_format::{BlockBits, Encoding, Format, LinearForm, Role, WeightSpec};
-use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
+use crate::checkpoint::{Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
 use crate::{CompileError, Precision, Result};
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
@@ -57,8 +57,8 @@ impl EncodedWeight {
                     SourceDtype::Blocks(stored) => BlockBits::of_copied(stored, weight.role),
                     _ => None,
                 };
-                // What is rounded there, as an adapter was merged into it, keeps the eight bits too.
-                let eight = format.keeps_q8_0 && entry.dtype == SourceDtype::Blocks(BlockFormat::Q8_0);
+                // Those of Q8_0 are copied too; all else is rounded.
+                let eight = format.keeps_eight_bits && copied.is_none();
                 let bits = if eight { BlockBits::Eight } else { bits };
                 let unchanged = !checkpoint.is_changed(&weight.name);
                 let stored = blocks(checkpoint, weight, entry, copied.filter(|_| unchanged).unwrap_or(bits))?;

@@ -1,7 +1,7 @@
 //! Lowers a [`ModelSpec`] to QNN ops: one context per split of the model, one graph per AR/CL variant in it.
 //!
 //! All variants of a split are composed side by side. A weight is read and converted once, passed to every open graph, and
-//! dropped: at most one tensor is in memory at any time.
+//! dropped: one tensor is in memory at any time, and the next, which is read meanwhile.
 //!
 //! Graph names are `ar{n}_cl{m}_{i}_of_{k}`. Splits are wired by tensor name: `model_embed_tokens_out` and
 //! `model_layers_{last}_out`, both `[1, n, hidden]`. The final norm belongs to the LM head's split.
@@ -21,6 +21,7 @@ mod mlp;
 mod norm;
 pub(crate) mod pd;
 mod per_row;
+mod read_ahead;
 mod rounded;
 mod rounding_loss;
 mod sink;
@@ -48,6 +49,8 @@ use composer::{Composer, TensorValue};
 use encode::EncodedWeight;
 use genie_types::{Dtype, Variant};
 use nsp_graph::names;
+use read_ahead::ReadAhead;
+use std::thread;
 use weight_format::WeightSpec;
 
 /// Checks, before any work is done, that every tensor of the model is present, with its shape and a supported type, and that the
@@ -94,6 +97,17 @@ pub(crate) struct Source<'a> {
     /// Error of rounding to blocks so far.
     pub(crate) loss: &'a mut RoundingLoss,
     pub(crate) progress: &'a mut dyn Progress,
+    /// The weights to come; `None` for who makes it.
+    pub(crate) ahead: Option<ReadAhead>,
+}
+
+/// Ends what reads ahead, also where composing panics: the scope of its thread would wait for it without end.
+struct EndAhead<'s, 'a>(&'s mut Source<'a>);
+
+impl Drop for EndAhead<'_, '_> {
+    fn drop(&mut self) {
+        self.0.ahead = None;
+    }
 }
 
 /// One open graph with its residual stream.
@@ -110,6 +124,16 @@ struct LayerBuilder<S: GraphSink> {
 
 /// Composes one split into the open graphs, one per variant, and returns them in the same order.
 pub(crate) fn lower<S: GraphSink>(
+    spec: &ModelSpec,
+    split: &Split,
+    graphs: Vec<(Variant, S)>,
+    source: &mut Source<'_>,
+) -> Result<Vec<S>> {
+    let weights = weights::of_split(spec, split, source.format);
+    source.reading_ahead(weights, |source| compose(spec, split, graphs, source))
+}
+
+fn compose<S: GraphSink>(
     spec: &ModelSpec,
     split: &Split,
     graphs: Vec<(Variant, S)>,
@@ -287,7 +311,17 @@ fn file_bytes(checkpoint: &Checkpoint, weight: &WeightSpec, format: Format) -> R
     Ok(stored.map_err(|error| checkpoint.in_stored_words(error))?.bytes)
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// Runs work that loads these weights, in about this order, while a thread reads the next.
+    fn reading_ahead<T>(&mut self, weights: Vec<WeightSpec>, work: impl FnOnce(&mut Self) -> T) -> T {
+        let (checkpoint, format): (&'a Checkpoint, _) = (self.checkpoint, self.format);
+        thread::scope(|scope| {
+            let source = EndAhead(self);
+            source.0.ahead = ReadAhead::start(scope, checkpoint, weights, format);
+            work(source.0)
+        })
+    }
+
     /// Reads and converts one weight, passes it to every graph, drops it; returns its handle in each graph.
     fn load<'g, S: GraphSink + 'g>(
         &mut self,
@@ -295,8 +329,9 @@ impl Source<'_> {
         graphs: impl Iterator<Item = &'g mut Composer<S>>,
     ) -> Result<Vec<TensorValue<S::Tensor>>> {
         crate::progress::go_on(self.progress)?;
-        let stored = EncodedWeight::read(self.checkpoint, weight, self.format)
-            .map_err(|error| self.checkpoint.in_stored_words(error))?;
+        let read = self.ahead.as_mut().and_then(|ahead| ahead.take(weight));
+        let stored = read.unwrap_or_else(|| EncodedWeight::read(self.checkpoint, weight, self.format));
+        let stored = stored.map_err(|error| self.checkpoint.in_stored_words(error))?;
         let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
         self.loss.join(stored.loss);
         self.progress.item(&weight.name, stored.source_bytes);

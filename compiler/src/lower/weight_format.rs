@@ -108,8 +108,8 @@ pub(crate) struct Format {
     pub(crate) precision: Precision,
     /// Of linear layers.
     pub(crate) weights: Weights,
-    /// Layers that a file has in Q8_0 stay in it where others are rounded to four bits.
-    pub(crate) keeps_q8_0: bool,
+    /// Layers of more than four bits that are not copied have eight where others have four.
+    pub(crate) keeps_eight_bits: bool,
     /// Of linear layers.
     pub(crate) form: LinearForm,
 }
@@ -134,7 +134,7 @@ impl Format {
 
     /// Linear layers in that format, except those that [`is_copied`] is true for; for the embedded backend.
     pub(crate) const fn rounded(precision: Precision, weights: Weights) -> Self {
-        Self { precision, weights, keeps_q8_0: false, form: LinearForm::FullyConnected }
+        Self { precision, weights, keeps_eight_bits: false, form: LinearForm::FullyConnected }
     }
 
     /// The encoding of weights of that role.

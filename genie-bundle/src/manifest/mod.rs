@@ -86,10 +86,10 @@ pub struct Options {
     /// How weights of linear layers are stored; bundles without this key have them in the precision.
     #[serde(default)]
     pub weights: Weights,
-    /// Layers that the file has in Q8_0 are in it though the others are in `weights`: that format was not asked for, but the
-    /// file's own.
-    #[serde(default, rename = "keeps-q8_0", skip_serializing_if = "core::ops::Not::not")]
-    pub keeps_q8_0: bool,
+    /// Layers that the file has in more than four bits, and that no format of blocks copies, have eight though `weights` is `q4_0`:
+    /// that was not asked for, but is what most of the file is in.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub keeps_eight_bits: bool,
     /// The chip, by the name that `--target` takes; absent when compiled for what the backend runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,

@@ -100,12 +100,32 @@ fn eight_bits_among_four_are_rounded_only_if_that_is_asked_for() {
     ] {
         std::fs::write(file.path(), draft.bytes()).unwrap();
         let (options, notes) = compiled_options(file.path(), asked);
-        assert_eq!((options.weights, options.keeps_q8_0), (asked.unwrap_or(Weights::Q4_0), keeps), "{notes:?}");
+        assert_eq!((options.weights, options.keeps_eight_bits), (asked.unwrap_or(Weights::Q4_0), keeps), "{notes:?}");
         assert_eq!(notes.contains(&said), keeps, "{notes:?}");
         assert_eq!(rounded(&notes), asked == Some(Weights::Q4_0), "{notes:?}");
         let written = serde_json::to_value(&options).unwrap();
-        assert_eq!(written.get("keeps-q8_0").is_some(), keeps, "{written}");
+        assert_eq!(written.get("keeps-eight-bits").is_some(), keeps, "{written}");
     }
+}
+
+/// What no format of blocks copies loses least in eight bits, where four were not asked for.
+#[test]
+fn floats_among_four_bits_are_rounded_to_eight() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut draft = quantised(Matrices::Q4_0);
+    *draft.tensor("blk.0.attn_v.weight") = quantised(Matrices::F32).tensor("blk.0.attn_v.weight").clone();
+    std::fs::write(file.path(), draft.bytes()).unwrap();
+    let lost = |asked| {
+        let (options, notes) = compiled_options(file.path(), asked);
+        let note = notes.iter().find_map(|note| note.strip_prefix("rounding to ")).unwrap();
+        let (to, rest) = note.split_once(" moved the weights by ").unwrap();
+        let percent: f64 = rest.split_once(" %").unwrap().0.parse().unwrap();
+        (options.keeps_eight_bits, to.to_owned(), percent)
+    };
+    let (keeps, to, percent) = lost(None);
+    assert!(keeps && to == "q4_0 and q8_0" && percent < 1.0, "{to}: {percent} %");
+    let (keeps, to, percent) = lost(Some(Weights::Q4_0));
+    assert!(!keeps && to == "q4_0" && percent > 3.0, "{to}: {percent} %");
 }
 
 /// Files in several formats: the smallest that holds nearly all; float where blocks cannot hold a matrix.

@@ -20,7 +20,7 @@ mod update;
 use super::cache_types::{CacheType, CacheTypes};
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
-use super::{LayerBuilder, Source, add_positions, embed, head, mlp, weights};
+use super::{LayerBuilder, Source, Split, add_positions, embed, head, mlp, weights};
 use crate::Result;
 use crate::family::ModelSpec;
 use genie_bundle::manifest::PdUpdate;
@@ -65,6 +65,16 @@ struct PdBuilder<S: GraphSink> {
 /// Composes the open graphs, for one context length, and returns them in the same order. Weights have the names and bytes that plain
 /// graphs have, so that a context holds them once.
 pub(crate) fn lower<S: GraphSink>(
+    spec: &ModelSpec,
+    graphs: Vec<(PdForm, Variant, S)>,
+    update: PdUpdate,
+    source: &mut Source<'_>,
+) -> Result<Vec<S>> {
+    let weights = weights::of_split(spec, &Split::whole(spec), source.format);
+    source.reading_ahead(weights, |source| compose(spec, graphs, update, source))
+}
+
+fn compose<S: GraphSink>(
     spec: &ModelSpec,
     graphs: Vec<(PdForm, Variant, S)>,
     update: PdUpdate,
