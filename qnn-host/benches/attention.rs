@@ -52,7 +52,7 @@ impl Past {
     }
 }
 
-/// Steps of `rows`, behind so many columns of the past.
+/// Steps of `rows`, behind that number of columns of the past.
 const CASES: &[(usize, usize, usize, Past)] = &[
     // Layers, rows, past, seen of it.
     (1, 1, 4095, Past::First(100)),

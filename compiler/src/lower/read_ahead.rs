@@ -78,7 +78,7 @@ mod tests {
             assert_eq!(same(&all[1]), Some(true));
             let error = ahead.take(&missing).unwrap().unwrap_err().to_string();
             assert!(error.contains("none"), "{error}");
-            // What nobody takes keeps no thread waiting.
+            // What is not taken keeps no thread waiting.
         });
     }
 }
