@@ -12,8 +12,8 @@ use crate::progress::{Amount, Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{
-    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, KvCacheType, Result, Splits, fs, own_weights,
-    weight_files,
+    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, KvCacheType, Result, Splits, Weights, fs,
+    own_weights, weight_files,
 };
 use genie_bundle::files::OPTIONAL_FILES;
 use genie_bundle::hash::hex;
@@ -177,7 +177,12 @@ pub(crate) fn compile_and_prove<T: Target>(
 
     if let Some(relative) = loss.relative() {
         let percent = 100.0 * relative;
-        let to = if keeps_eight_bits { "q4_0 and q8_0".into() } else { weights.to_string() };
+        // Layers in Q4_0 that an adapter was merged into are rounded to it again.
+        let to = match (keeps_eight_bits, options.lora_merge.is_empty()) {
+            (true, true) => Weights::Q8_0.to_string(),
+            (true, false) => format!("{} and {}", Weights::Q4_0, Weights::Q8_0),
+            (false, _) => weights.to_string(),
+        };
         progress.note(&format!("rounding to {to} moved the weights by {percent:.2} % (root mean square)"));
     }
 

@@ -87,7 +87,7 @@ pub use checkpoint::Checkpoint;
 pub use compile::{Prove, model_hash};
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
-pub use family::{Activation, EagleHead, Family, ModelSpec};
+pub use family::{Activation, EagleHead, Family, ModelSpec, QkNorm};
 pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use gguf::gguf_tokenizer;
 pub use gguf_error::GgufError;

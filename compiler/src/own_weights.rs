@@ -90,9 +90,11 @@ impl Counts {
                 *counts.matrices.entry(format.name()).or_default() += 1;
             }
             let n: usize = dims.iter().product();
+            // What an adapter was merged into is rounded.
+            let is_kept = |format| is_copied(format, role) && !checkpoint.is_changed(&name);
             match (&entry.dtype, role) {
                 (SourceDtype::Blocks(BlockFormat::Q4_0), _) => counts.four_bits += n,
-                (SourceDtype::Blocks(format), Role::Linear) if is_copied(*format, role) => {
+                (SourceDtype::Blocks(format), Role::Linear) if is_kept(*format) => {
                     counts.copied_elems += n;
                     counts.copied.insert(format.name());
                 }

@@ -295,6 +295,30 @@ fn a_sequence_is_taken_out_and_put_back() {
     assert!(runner.restore_sequence(SeqId(2), &saved).unwrap_err().to_string().contains("has tokens already"));
 }
 
+/// Rows of plain graphs lie where other sequences left room, later ones before earlier ones.
+#[test]
+fn rows_in_any_order_are_put_back_by_position() {
+    let place = place(None);
+    let (mut runner, mut engine, mut known) = (place.runner(0), place.alone(), vec![Vec::new(); 2]);
+    take(&mut runner, &mut engine, &mut known, &[(1, ids(0, 9))], 1e-4);
+    let mut saved = runner.snapshot_of(SeqId(1)).unwrap();
+    // The last three rows before the others.
+    let image = &mut saved.image;
+    image.groups[0].cells.rotate_right(3);
+    for (tensor, data) in image.tensors.iter().zip(&mut image.data) {
+        let line = data.len() / tensor.n_lines();
+        data.chunks_exact_mut(line).for_each(|line| line.rotate_right(3 * tensor.unit_bytes()));
+    }
+    saved.sequences[0].tokens.rotate_right(3);
+    runner.remove(SeqId(1), 0..usize::MAX).unwrap();
+    runner.restore_sequence(SeqId(1), &saved).unwrap();
+    take(&mut runner, &mut engine, &mut known, &[(1, ids(4, 1))], 1e-4);
+    saved.image.groups[0].cells[0].pos = 0;
+    runner.remove(SeqId(1), 0..usize::MAX).unwrap();
+    let error = runner.restore_sequence(SeqId(1), &saved).unwrap_err().to_string();
+    assert!(error.contains("a row for each position from 0 to 9"), "{error}");
+}
+
 #[test]
 fn weights_are_in_the_file_once() {
     let place = place(None);

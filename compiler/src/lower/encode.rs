@@ -7,7 +7,7 @@ use super::blocks::blocks;
 use super::per_row::RowScales;
 use super::rounding_loss::RoundingLoss;
 use super::weight_format::{BlockBits, Encoding, Format, LinearForm, Role, WeightSpec};
-use crate::checkpoint::{Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
+use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
 use crate::{CompileError, Precision, Result};
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
@@ -57,11 +57,11 @@ impl EncodedWeight {
                     SourceDtype::Blocks(stored) => BlockBits::of_copied(stored, weight.role),
                     _ => None,
                 };
-                // Those of Q8_0 are copied too; all else is rounded.
-                let eight = format.keeps_eight_bits && copied.is_none();
+                let copied = copied.filter(|_| !checkpoint.is_changed(&weight.name));
+                // Those of Q8_0 are copied too; all else is rounded. What an adapter was merged into keeps four bits if it had them.
+                let eight = format.keeps_eight_bits && entry.dtype != SourceDtype::Blocks(BlockFormat::Q4_0);
                 let bits = if eight { BlockBits::Eight } else { bits };
-                let unchanged = !checkpoint.is_changed(&weight.name);
-                let stored = blocks(checkpoint, weight, entry, copied.filter(|_| unchanged).unwrap_or(bits))?;
+                let stored = blocks(checkpoint, weight, entry, copied.unwrap_or(bits))?;
                 (loss, minima) = (stored.loss, stored.minima);
                 (stored.info, stored.bytes)
             }

@@ -129,7 +129,13 @@ pub(crate) fn lower<S: GraphSink>(
     graphs: Vec<(Variant, S)>,
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
-    let weights = weights::of_split(spec, split, source.format);
+    let GraphKinds { embeddings_input, head_weight_input, .. } = *source.kinds;
+    let mut weights = weights::of_split(spec, split, source.format);
+    // What graphs have as an input is not loaded; a tied head may be in the embedding's place.
+    weights.retain(|weight| match weight.role {
+        Role::Embedding => !embeddings_input,
+        _ => !(head_weight_input && *weight == weights::lm_head(spec, source.format)),
+    });
     source.reading_ahead(weights, |source| compose(spec, split, graphs, source))
 }
 

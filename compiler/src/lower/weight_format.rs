@@ -108,7 +108,7 @@ pub(crate) struct Format {
     pub(crate) precision: Precision,
     /// Of linear layers.
     pub(crate) weights: Weights,
-    /// Layers of more than four bits that are not copied have eight where others have four.
+    /// Beside `Weights::Q4_0`: layers that are in neither Q4_0 nor a format that all blocks copy have eight bits.
     pub(crate) keeps_eight_bits: bool,
     /// Of linear layers.
     pub(crate) form: LinearForm,

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::Path;
 
 use compiler::testmodel::{Matrices, TestModel};
-use compiler::{CompileOptions, Family, ModelSummary, Precision, Silent, Splits, Weights, compile};
+use compiler::{CompileOptions, Family, ModelSummary, Precision, QkNorm, Silent, Splits, Weights, compile};
 use qnn_api::{Backend, BackendOptions, Library};
 use qnn_host::bytes::Bytes;
 use qnn_host::container::{Image, Verify, decode};
@@ -35,11 +35,17 @@ fn model() -> TestModel {
 }
 
 fn compare(quantised: &Path, widened: &Path) -> Result<()> {
-    let head_dim = ModelSummary::read(widened)?.spec.head_dim;
-    // The float bundle alone has the factor of the scores in Q's weights.
-    let root = (head_dim as f32).sqrt();
+    let spec = ModelSummary::read(widened)?.spec;
+    let head_dim = spec.head_dim;
+    // The float bundle alone has the factor of the scores in Q's weights, or in a norm behind them.
+    let root = if spec.qk_norm == QkNorm::None { (head_dim as f32).sqrt() } else { 1.0 };
     if !head_dim.is_power_of_two() || root.fract() != 0.0 {
         return Err(format!("heads of {head_dim}: expected 16, 64 or 256, whose root is a power of two").into());
+    }
+    let factors = spec.factors;
+    if factors.residual != 1.0 || factors.scores_cap.is_some() || factors.scores != 1.0 / (head_dim as f64).sqrt() {
+        let what = "with factors or caps of its own in float weights";
+        return Err(format!("a {} model, {what}: expected one of another family", spec.family).into());
     }
     let folder = tempfile::tempdir()?;
     let own = bundled(quantised, None, &folder.path().join("own"))?;

@@ -60,8 +60,13 @@ impl<X: Executor> PairRunner<X> {
         };
         let n = of_saved.tokens.len();
         let cells = snapshot.image.groups.first().map_or(&[][..], |group| group.cells.as_slice());
-        let in_order = cells.iter().enumerate().all(|(i, cell)| (cell.pos, cell.rotated_pos) == (i, i))
-            && of_saved.tokens.iter().enumerate().all(|(i, token)| token.position == i);
+        // Plain graphs may have written later rows before earlier ones, into what other sequences left.
+        let mut order: Vec<usize> = (0..cells.len()).collect();
+        order.sort_by_key(|&cell| cells[cell].pos);
+        let mut tokens: Vec<_> = of_saved.tokens.iter().collect();
+        tokens.sort_by_key(|token| token.position);
+        let in_order = order.iter().enumerate().all(|(i, &cell)| (cells[cell].pos, cells[cell].rotated_pos) == (i, i))
+            && tokens.iter().enumerate().all(|(i, token)| token.position == i);
         if snapshot.image.groups.len() != 1 || cells.len() != n || !in_order {
             return Err(foreign(format!("expected a row for each position from 0 to {n} in one group")));
         }
@@ -69,7 +74,7 @@ impl<X: Executor> PairRunner<X> {
             return Err(Overflow::ContextExceeded { n_past: 0, n_new: n, limit: self.context_size }.into());
         }
         let mut transcript = Transcript::default();
-        for (i, token) in of_saved.tokens.iter().enumerate() {
+        for (i, token) in tokens.into_iter().enumerate() {
             self.check_tokens(&[token.token])?;
             transcript.push(token.token, i);
             if token.generated {
@@ -86,10 +91,12 @@ impl<X: Executor> PairRunner<X> {
         self.give_store(seq)?;
         let sequence = &mut self.sequences[usize::from(seq.0)];
         let store = sequence.store.as_mut().expect("just given");
-        for (t, from) in of_tensor.into_iter().enumerate() {
-            store.write(t, &image.data[from], n, 0, n)?;
+        for run in order.chunk_by(|a, b| a + 1 == *b) {
+            for (t, &from) in of_tensor.iter().enumerate() {
+                store.write(t, &image.data[from], n, run[0], run.len())?;
+            }
+            store.advance(run.len())?;
         }
-        store.advance(n)?;
         sequence.transcript = transcript;
         Ok(())
     }

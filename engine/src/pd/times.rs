@@ -48,8 +48,8 @@ impl<X: Executor> PairRunner<X> {
             return Err(EngineError::Stopped { n_processed: 0, n_new: width });
         }
         let [prefill, decode] = [SeqId(0), SeqId(1)];
-        self.fill(prefill, pasts[0])?;
-        self.fill(decode, pasts[1])?;
+        self.fill(prefill, pasts[0], width)?;
+        self.fill(decode, pasts[1], width)?;
         let chunk = vec![TokenId(0); if let PairStep::Fused { chunk, .. } = step { chunk } else { 0 }];
         let prompt = (!chunk.is_empty()).then_some((prefill, &chunk[..]));
         let began = Instant::now();
@@ -57,15 +57,18 @@ impl<X: Executor> PairRunner<X> {
         Ok(began.elapsed().as_secs_f64() * 1e6)
     }
 
-    /// Takes the first `n` rows of a sequence's store as they are.
-    fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), EngineError> {
+    /// Takes the first `n` rows of a sequence's store as they are, in the form that the graph of `width` rows reads: moving them there
+    /// is no part of a step among others of that width.
+    fn fill(&mut self, seq: SeqId, n: usize, width: usize) -> Result<(), EngineError> {
         self.cut(seq, 0);
         if n == 0 {
             return Ok(());
         }
         self.give_store(seq)?;
         let sequence = &mut self.sequences[usize::from(seq.0)];
-        sequence.store.as_mut().expect("just given").advance(n)?;
+        let store = sequence.store.as_mut().expect("just given");
+        store.set_past(self.graphs.layout.past_of(width))?;
+        store.advance(n)?;
         sequence.transcript.extend(&vec![TokenId(0); n], 0);
         Ok(())
     }

@@ -86,8 +86,8 @@ pub struct Options {
     /// How weights of linear layers are stored; bundles without this key have them in the precision.
     #[serde(default)]
     pub weights: Weights,
-    /// Layers that the file has in more than four bits, and that no format of blocks copies, have eight though `weights` is `q4_0`:
-    /// that was not asked for, but is what most of the file is in.
+    /// `weights` is `q4_0` because most of the file is, not because it was asked for: layers in Q8_0 are as the file has them, and those
+    /// in Q4_1, Q5_1 or floats are rounded to eight bits.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub keeps_eight_bits: bool,
     /// The chip, by the name that `--target` takes; absent when compiled for what the backend runs on.
