@@ -12,7 +12,7 @@
 //! ```
 //!
 //! When n == m there is no past: K and V are the new columns alone. The factor of the scores, `1 / sqrt(d)` for most families, is
-//! folded into the weights, or it is `c` where folding would round them. Bounded scores are `cap * tanh(..)` before the mask is added.
+//! folded into the weights, or it is `c` where they are in blocks. Bounded scores are `cap * tanh(..)` before the mask is added.
 //! Layers with a window may have a mask and cache tensors of their own, with fewer columns than m ([`Windows`]).
 //! Of each head the first elements are rotated, as many as the position tables have, in layers that rotate.
 
