@@ -122,7 +122,7 @@ fn limits_come_first_and_rates_are_shares_of_them() {
 fn limits() -> Vec<&'static str> {
     let tiles: &[&str] = match qnn_host::kernels::Isa::detect().name() {
         "amx" => &["int8-tile-peak", "bf16-tile-peak"],
-        "sme" => &["bf16-tile-peak"],
+        "sme" | "avx512bf16" => &["bf16-tile-peak"],
         _ => &[],
     };
     [&["read-bandwidth", "int8-peak", "f32-peak"], tiles].concat()

@@ -1,5 +1,5 @@
 //! Linear layers of the Llama-3.2-1B and SmolLM2-135M shapes: ids `linear/<m>x<n>x<k>/<type>`, throughput in bytes of weights
-//! for one row, in multiplications and additions for many.
+//! for one row, in multiplications and additions for many. `QNN_HOST_UNIT=avx2` (plain, avx2vnni, avx512vnni, ..) takes another unit than the best.
 
 use std::hint::black_box;
 
@@ -13,7 +13,11 @@ const SHAPES: [(usize, usize); 4] = [(2048, 2048), (8192, 2048), (2048, 8192), (
 
 fn benches(c: &mut Criterion) {
     let pool = Pool::new(&PoolOptions::default()).expect("threads start");
-    let isa = Isa::detect();
+    let unit = std::env::var("QNN_HOST_UNIT");
+    let isa = unit.map_or_else(
+        |_| Isa::detect(),
+        |unit| Isa::available().find(|isa| isa.name() == unit).expect("QNN_HOST_UNIT names a unit that this CPU has"),
+    );
     let mut scratch = Vec::new();
     let mut group = c.benchmark_group("linear");
     for m in [1, 2, 4, 8, 16, 32, 128, 512] {

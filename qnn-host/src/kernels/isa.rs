@@ -9,7 +9,11 @@ use super::simd::avx2_dot::AvxVnni;
 #[cfg(target_arch = "x86_64")]
 use super::simd::avx512::Avx512;
 #[cfg(target_arch = "x86_64")]
+use super::simd::avx512_bf16::Avx512Bf16;
+#[cfg(target_arch = "x86_64")]
 use super::simd::avx512_dot::Vnni512;
+#[cfg(target_arch = "x86_64")]
+pub(super) use super::simd::matrix_x86::Matrix;
 #[cfg(target_arch = "aarch64")]
 use super::simd::neon::Neon;
 #[cfg(target_arch = "aarch64")]
@@ -23,9 +27,6 @@ use super::simd::sme::Sme;
 #[derive(Clone, Copy, Debug)]
 pub struct Isa(pub(super) Level, pub(super) DotLevel, pub(super) Option<Matrix>);
 
-/// The unit for products of matrices, for steps of many rows.
-#[cfg(target_arch = "x86_64")]
-pub(super) type Matrix = Amx;
 /// The unit for products of matrices, for steps of many rows.
 #[cfg(target_arch = "aarch64")]
 pub(super) type Matrix = Sme;
@@ -80,8 +81,8 @@ impl Isa {
     /// A short name for logs and test messages.
     pub fn name(self) -> &'static str {
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-        if self.2.is_some() {
-            return Matrix::NAME;
+        if let Some(matrix) = self.2 {
+            return matrix.name();
         }
         match (self.0, self.1) {
             (Level::Plain(_), _) => "plain",
@@ -103,7 +104,7 @@ impl Isa {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn special() -> [Option<Self>; 5] {
+    fn special() -> [Option<Self>; 6] {
         let has2 =
             is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
         let has512 = has2
@@ -113,14 +114,17 @@ impl Isa {
             && is_x86_feature_detected!("avx512vl");
         let vnni2 = has2 && is_x86_feature_detected!("avxvnni");
         let vnni = has512 && is_x86_feature_detected!("avx512vnni");
+        let bf16 = vnni.then(Avx512Bf16::detect).flatten();
         let amx = vnni.then(Amx::detect).flatten();
         let (two, wide) = (Avx2(()), Avx512(()));
+        let with_matrix = |unit| Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)), Some(unit));
         [
             has2.then_some(Self(Level::Avx2(two), DotLevel::Avx2(two), None)),
             vnni2.then_some(Self(Level::Avx2(two), DotLevel::AvxVnni(AvxVnni(two)), None)),
             has512.then_some(Self(Level::Avx512(wide), DotLevel::Avx2(two), None)),
             vnni.then_some(Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)), None)),
-            amx.map(|amx| Self(Level::Avx512(wide), DotLevel::Vnni512(Vnni512(wide)), Some(amx))),
+            bf16.map(|bf16| with_matrix(Matrix::Avx512Bf16(bf16))),
+            amx.map(|amx| with_matrix(Matrix::Amx(amx))),
         ]
     }
 

@@ -160,9 +160,19 @@ fn multiply_adds_by<S: Simd>(s: S, rounds: usize) -> (u64, f32) {
 /// Multiplies tiles of a matrix unit `rounds` times and returns how many operations that were; `None` where there is none.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn tiles(isa: super::Isa, int8: bool, rounds: usize) -> Option<u64> {
+    use super::isa::Matrix;
     use super::simd::amx::Operands;
-    let operands = if int8 { Operands::Int8 } else { Operands::Bf16 };
-    isa.2.map(|amx| amx.tiles().rounds(operands, rounds))
+    match isa.2? {
+        Matrix::Amx(amx) => {
+            let operands = if int8 { Operands::Int8 } else { Operands::Bf16 };
+            Some(amx.tiles().rounds(operands, rounds))
+        }
+        Matrix::Avx512Bf16(unit) => (!int8).then(|| {
+            let (operations, sum) = unit.rounds(8 * rounds);
+            black_box(sum);
+            operations
+        }),
+    }
 }
 
 /// The same of SME, which has no products of bytes here.

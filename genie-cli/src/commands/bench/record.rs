@@ -165,7 +165,8 @@ impl<'a> Record<'a> {
         let Summary { median: tok_s, min, max } = Summary::of(&samples_ts);
         let (fill, rate, limit) = match *test {
             Test::Prefill(n) => {
-                let peak = roofline.tile_ops.filter(|_| n >= 64).or(roofline.int8_ops);
+                let tiles = roofline.tile_ops.filter(|_| n >= 64);
+                let peak = [tiles, roofline.int8_ops].into_iter().flatten().reduce(f64::max);
                 (0, weights.prompt_weights.map(|n| 2.0 * n as f64 * tok_s), peak)
             }
             Test::Decode { fill, .. } => (fill, weights.step_bytes.map(|n| n as f64 * tok_s), roofline.read_bytes),

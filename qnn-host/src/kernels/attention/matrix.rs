@@ -10,13 +10,14 @@ use std::arch::x86_64::*;
 
 use super::super::Isa;
 use super::super::float::Float;
-use super::super::simd::amx::{Product, TILE_BYTES, TILE_K, TILE_ROWS, pairs};
+use super::super::simd::avx512_bf16::pairs;
+use super::super::simd::matrix::{Product, TILE_BYTES, TILE_K, TILE_ROWS};
 use super::block::Block;
 use super::source::Source;
 use super::{Attention, COLS, Rows};
 
 pub(super) use super::super::isa::Matrix as Unit;
-pub(super) use super::super::simd::amx::Tiles;
+pub(super) use super::super::simd::matrix_x86::Tiles;
 
 /// Queries in whole pairs of panels, and in whole tiles of the other ways.
 pub(super) const QUERY_UNIT: usize = 96;

@@ -47,7 +47,7 @@ simd_fn! {
 unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
     // Each task is a chunk of one layer's outputs; layers follow each other in the task numbers.
     fn here<'a>(job: &Job<'_>, layer: &Linear<'a>) -> Option<RowMat<'a>> {
-        layer.weights.as_rows().filter(|_| !(job.wide && layer.suits_tiles()))
+        layer.weights.as_rows().filter(|_| !layer.on_tiles(job.wide))
     }
     // A chunk is shared with its gate's.
     let fits = |layer: &Linear<'_>| {

@@ -84,6 +84,18 @@ fn widen<S: Simd>(s: S, bias: Option<Floats<'_>>, n0: usize, to: &mut [f32]) {
     }
 }
 
+/// Asks for outputs `n0 .. n0 + count` of a row that is a few after `row`, to write them: each row lies in another page.
+#[inline(always)]
+pub(super) fn ask_for_outputs<S: Simd>(s: S, layer: &Linear<'_>, row: usize, n0: usize, count: usize) {
+    const ROWS_AHEAD: usize = 16;
+    /// Floats of a cache line.
+    const LINE: usize = 16;
+    let next = layer.out.ptr().wrapping_add((row + ROWS_AHEAD) * layer.weights.rows() + n0);
+    for at in (0..count).step_by(LINE) {
+        s.prefetch_to_write(next.wrapping_add(at));
+    }
+}
+
 /// Writes row `row`, outputs `n0 .. n0 + count`, from the products `main` and (if the layer has a gate) `gate`.
 ///
 /// # Safety

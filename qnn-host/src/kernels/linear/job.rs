@@ -51,11 +51,25 @@ impl<'a> Linear<'a> {
 }
 
 impl Linear<'_> {
-    /// Whether a matrix unit may compute it: not with weights of f32, which would lose digits.
-    pub(super) fn suits_tiles(&self) -> bool {
-        let fits = |weights: Mat<'_>| weights.as_rows().is_none_or(|rows| rows.elem != RowElem::Float(Float::F32));
+    /// Whether a matrix unit that takes `units_part` computes it: not with weights of f32, which would lose digits.
+    pub(super) fn on_tiles(&self, units_part: OnTiles) -> bool {
+        let fits = |weights: Mat<'_>| match weights.as_rows() {
+            Some(rows) => units_part != OnTiles::Nothing && rows.elem != RowElem::Float(Float::F32),
+            None => units_part == OnTiles::All,
+        };
         fits(self.weights) && self.gate.is_none_or(|gate| fits(gate.weights))
     }
+}
+
+/// What a matrix unit computes of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnTiles {
+    /// There is none, or the step has too few rows.
+    Nothing,
+    /// Weights that are rows of 16-bit floats, or of bytes.
+    Rows,
+    /// Weights in blocks, too.
+    All,
 }
 
 /// A checked call, passed to the paths.
@@ -65,6 +79,6 @@ pub(super) struct Job<'a> {
     pub(super) k: usize,
     pub(super) layers: &'a [Linear<'a>],
     pub(super) scratch: SharedMut<'a, f32>,
-    /// The matrix unit computes the layers whose weights it takes.
-    pub(super) wide: bool,
+    /// What the matrix unit computes.
+    pub(super) wide: OnTiles,
 }

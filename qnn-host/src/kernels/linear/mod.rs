@@ -11,7 +11,8 @@
 //!
 //! Ways of the packed ones, by the number of rows of `X` (`quantised`): straight from memory for few, opened in the first-level
 //! cache for many. Others have one way (`dot`), in larger blocks for many rows. Both give way to `wide` where there is a matrix
-//! unit and rows enough for it: AMX, or SME where `GENIE_SME=1` asks for it.
+//! unit and rows enough for it: AMX, or SME where `GENIE_SME=1` asks for it. Where there is neither but AVX-512 with bf16, `wide`
+//! computes weights of 16 bits and rows of bytes.
 
 mod dot;
 mod finish;
@@ -27,16 +28,16 @@ mod wide;
 #[path = "no_matrix_unit.rs"]
 mod wide;
 
-use self::job::Job;
 pub(super) use self::job::MATRIX_ROWS;
 pub use self::job::{Gate, Linear, Residual};
+use self::job::{Job, OnTiles};
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
 
 /// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with `threads` threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
     let narrow = quantised::scratch_len(isa, m, k, threads).max(dot::scratch_len(m, threads));
-    if wide::takes_rows(isa, m) { narrow.max(wide::scratch_len(m, k, threads)) } else { narrow }
+    if wide::takes(isa, m) != OnTiles::Nothing { narrow.max(wide::scratch_len(m, k, threads)) } else { narrow }
 }
 
 /// Computes all `layers` of `x` (`[m, k]`).
@@ -63,39 +64,34 @@ pub unsafe fn linear(
         check(layer, m, k);
     }
     assert!(scratch.len() >= scratch_len(isa, m, k, worker.count()), "{} numbers of scratch", scratch.len());
-    let job = Job { x, m, k, layers, scratch, wide: wide::takes_rows(isa, m) };
+    let job = Job { x, m, k, layers, scratch, wide: wide::takes(isa, m) };
+    let on_tiles = |layer: &Linear<'_>| layer.on_tiles(job.wide);
+    let any = |which: &dyn Fn(&Linear<'_>) -> bool| layers.iter().any(|layer| which(layer));
+    // Packed with scales for each 16, or with others.
+    let packed = |layer: &Linear<'_>, by_halves: bool| {
+        !on_tiles(layer) && layer.weights.packed().is_some_and(|w| w.packing().by_halves() == by_halves)
+    };
+    // Between two ways lies a barrier.
+    let mut ran = false;
+    let mut next = || {
+        if std::mem::replace(&mut ran, true) {
+            worker.barrier();
+        }
+    };
     // SAFETY: operands fit the shapes as checked; the caller's promise is the one that the paths ask for.
     unsafe {
-        if job.wide {
-            let wide = layers.iter().filter(|l| l.suits_tiles()).count();
-            if wide > 0 {
-                wide::run(isa, worker, &job);
+        if any(&on_tiles) {
+            next();
+            wide::run(isa, worker, &job);
+        }
+        for by_halves in [false, true] {
+            if any(&|layer| packed(layer, by_halves)) {
+                next();
+                quantised::run(isa, worker, &job, by_halves);
             }
-            if 0 < wide && wide < layers.len() {
-                worker.barrier();
-            }
-            if wide < layers.len() {
-                dot::run(isa, worker, &job);
-            }
-            return;
         }
-        let packed = layers.iter().filter(|l| l.weights.packed().is_some()).count();
-        let bits =
-            |by_halves| layers.iter().any(|l| l.weights.packed().is_some_and(|w| w.packing().by_halves() == by_halves));
-        let (others, by_halves) = (bits(false), bits(true));
-        if others {
-            quantised::run(isa, worker, &job, false);
-        }
-        if others && by_halves {
-            worker.barrier();
-        }
-        if by_halves {
-            quantised::run(isa, worker, &job, true);
-        }
-        if packed > 0 && packed < layers.len() {
-            worker.barrier();
-        }
-        if packed < layers.len() {
+        if any(&|layer| !on_tiles(layer) && layer.weights.packed().is_none()) {
+            next();
             dot::run(isa, worker, &job);
         }
     }

@@ -1,11 +1,11 @@
 //! [`super`]'s matrix unit where none is known: it takes nothing.
 
 use super::super::Isa;
-use super::Job;
+use super::{Job, OnTiles};
 use crate::pool::Worker;
 
-pub(super) fn takes_rows(_: Isa, _: usize) -> bool {
-    false
+pub(super) fn takes(_: Isa, _: usize) -> OnTiles {
+    OnTiles::Nothing
 }
 
 pub(super) fn scratch_len(_: usize, _: usize, _: usize) -> usize {

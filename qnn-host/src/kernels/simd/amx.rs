@@ -8,13 +8,12 @@
 //! and its guard releases it, so that threads that do not multiply have no large state to switch.
 
 use std::arch::asm;
-use std::arch::x86_64::*;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::avx512::Avx512;
-use super::matrix::ASKED_LINES;
-pub(crate) use super::matrix::{Product, TILE_BYTES, TILE_K, TILE_ROWS};
+use super::avx512_bf16::Avx512Bf16;
+use super::matrix::{ASKED_LINES, Product, TILE_BYTES, TILE_K, TILE_ROWS};
 
 /// The variable that turns the unit off.
 const OFF: &str = "GENIE_AMX";
@@ -30,12 +29,12 @@ impl Amx {
     /// A short name for logs and test messages.
     pub(crate) const NAME: &str = "amx";
 
-    /// The unit, if there is one that may be used; `GENIE_AMX=0` says that it may not.
+    /// The unit, if there is one that may be used; `GENIE_AMX=0` says that it may not, as does what turns off [`Avx512Bf16`].
     pub(crate) fn detect() -> Option<Self> {
         static FOUND: OnceLock<bool> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
             let off = std::env::var_os(OFF).is_some_and(|value| value == "0" || value == "off");
-            !off && is_x86_feature_detected!("avx512bf16") && cpu_has_tiles() && kernel_permits()
+            !off && Avx512Bf16::detect().is_some() && cpu_has_tiles() && kernel_permits()
         });
         found.then_some(Self(()))
     }
@@ -53,14 +52,6 @@ impl Amx {
         // SAFETY: `self` proves that the instruction exists and is permitted; the 64 bytes are a valid shape (palette 1).
         unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, readonly, preserves_flags)) };
         Tiles(PhantomData)
-    }
-}
-
-impl Tiles {
-    /// The vector unit beside it.
-    pub(crate) fn float(&self) -> Avx512 {
-        // A matrix unit is only looked for where that one was found.
-        Avx512(())
     }
 }
 
@@ -188,28 +179,6 @@ impl Tiles {
                 ),
             }
         }
-    }
-}
-
-/// Two numbers of each of 16 columns, side by side and rounded to bf16: a row of the second operand.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(crate) fn pairs(even: __m512, odd: __m512) -> __m512i {
-    const fn order() -> [u16; 32] {
-        let mut order = [0; 32];
-        let mut i = 0;
-        while i < 16 {
-            order[2 * i] = i as u16;
-            order[2 * i + 1] = i as u16 + 16;
-            i += 1;
-        }
-        order
-    }
-    static ORDER: [u16; 32] = order();
-    // SAFETY: 64 bytes are read; the two types are of the same 64 bytes.
-    unsafe {
-        let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(odd, even));
-        _mm512_permutexvar_epi16(_mm512_loadu_si512(ORDER.as_ptr().cast()), both)
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Dot`] on AVX-512 with VNNI: sixteen rows are one register, and a product of quads one instruction.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use half::f16;
@@ -18,6 +19,24 @@ macro_rules! op {
         // SAFETY: `self` proves that the CPU has the instructions.
         unsafe { $e }
     }};
+}
+
+/// [`Dot::dot`], which the compiler leaves where it is written.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+fn dot_in_place(sums: __m512i, weights: __m512i, quad: __m512i) -> __m512i {
+    let mut sums = sums;
+    // SAFETY: the instruction works on registers, and the CPU has it. It is not said to be `pure`, which keeps its place among others.
+    unsafe {
+        asm!(
+            "vpdpbusd {sums}, {weights}, {quad}",
+            sums = inout(zmm_reg) sums,
+            weights = in(zmm_reg) weights,
+            quad = in(zmm_reg) quad,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    sums
 }
 
 impl Dot for Vnni512 {
@@ -179,6 +198,33 @@ impl Dot for Vnni512 {
     #[inline(always)]
     fn dot(self, sums: __m512i, weights: __m512i, quad: __m512i) -> __m512i {
         op!(_mm512_dpbusd_epi32(sums, weights, quad))
+    }
+
+    /// In the order that is written here. The compiler would take one sum after the other, each a chain of products that waits for itself, and
+    /// keep what all of them need on the stack.
+    #[inline(always)]
+    unsafe fn products<const R: usize, const G: usize, const FEW: usize>(
+        self,
+        weights: *const u8,
+        stride: usize,
+        acts: *const i8,
+        quads: usize,
+        starts: *const i32,
+    ) -> [[__m512i; G]; R] {
+        // SAFETY: the caller's promise; `self` proves that the CPU has the instruction.
+        unsafe {
+            let mut sums: [[__m512i; G]; R] = std::array::from_fn(|r| [self.sums(*starts.add(r)); G]);
+            for quad in 0..quads {
+                let w: [__m512i; G] = std::array::from_fn(|g| self.load(weights.add(g * stride + 64 * quad)));
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let x = self.quad(acts.add((quad * R + r) * 4));
+                    for (sum, w) in sums.iter_mut().zip(w) {
+                        *sum = dot_in_place(*sum, w, x);
+                    }
+                }
+            }
+            sums
+        }
     }
 
     #[inline(always)]

@@ -18,10 +18,14 @@ pub(crate) mod avx2_dot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512_bf16;
+#[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512_dot;
 pub(crate) mod dot;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod matrix;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod matrix_x86;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 #[cfg(target_arch = "aarch64")]
@@ -153,6 +157,12 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         prefetch_line::<T, 2>(p);
     }
 
+    /// Asks for the cache line at `p`, which need not be a valid address, to write to it.
+    #[inline(always)]
+    fn prefetch_to_write<T>(self, p: *const T) {
+        prefetch_line_to_write(p);
+    }
+
     #[inline(always)]
     fn zero(self) -> Self::V {
         self.splat(0.0)
@@ -272,6 +282,23 @@ fn prefetch_line<T, const LEVEL: u8>(p: *const T) {
             1 => std::arch::asm!("prfm pldl1keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly)),
             _ => std::arch::asm!("prfm pldl2keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly)),
         }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = p;
+}
+
+/// Asks for the line at `p` to write to it.
+#[inline(always)]
+fn prefetch_line_to_write<T>(p: *const T) {
+    // SAFETY: a prefetch of any address has no effect but on caches; processors without the instruction do nothing.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("prefetchw [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = p;

@@ -39,7 +39,14 @@ pub(crate) struct Tiles {
 
 impl Sme {
     /// A short name for logs and test messages.
-    pub(crate) const NAME: &str = "sme";
+    pub(crate) fn name(self) -> &'static str {
+        "sme"
+    }
+
+    /// Whether it computes layers of weights in blocks.
+    pub(crate) fn takes_blocks(self) -> bool {
+        true
+    }
 
     /// The unit, if there is one, and `GENIE_SME=1` says that it is to be used.
     pub(crate) fn detect() -> Option<Self> {

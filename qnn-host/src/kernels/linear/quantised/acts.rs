@@ -101,8 +101,9 @@ pub(super) unsafe fn quantize<D: Dot>(
     to: *mut u8,
 ) {
     let real = job.m.saturating_sub(row0).min(rows);
-    for row in 0..rows {
-        for block in 0..blocks {
+    // A record's lines are written one after the other.
+    for block in 0..blocks {
+        for row in 0..rows {
             let mut numbers = [0.0f32; BLOCK];
             let mut quantised = [0i8; BLOCK];
             let from = (block * BLOCK).min(job.k);

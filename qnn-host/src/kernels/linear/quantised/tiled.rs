@@ -9,7 +9,7 @@ use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, few_quads};
 use super::super::super::{half_blocks, k_blocks};
-use super::super::finish::{Affine, finish};
+use super::super::finish::{Affine, ask_for_outputs, finish};
 use super::super::{Job, Linear};
 use super::acts::{Record, len_bytes, less_of_half};
 use super::{few_bits, half_blocks as halves, packed};
@@ -100,6 +100,7 @@ unsafe fn outputs<D: Dot>(
             }
             products(d, weights, n0 / GROUP, width / GROUP, acts, rows, blocks, own, main);
             for row in 0..rows {
+                ask_for_outputs(s, layer, row0 + row, n0, count);
                 let at = row * width;
                 finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at));
             }
@@ -417,6 +418,18 @@ unsafe fn tile<
     d: D,
     t: Tile,
 ) {
+    let place = |r: usize, g: usize| t.to.wrapping_add((r * G + g) * GROUP);
+    // Sums of all blocks stay in registers where there are enough: to store them for each takes as long as a fifth of the products.
+    let stay = const { D::TILE.1 >= 3 };
+    let mut all = [[d.zero(); G]; R];
+    if stay {
+        for (r, all) in all.iter_mut().enumerate() {
+            for (g, all) in all.iter_mut().enumerate() {
+                // SAFETY: the panel's products are there.
+                *all = unsafe { d.load_group(place(r, g)) };
+            }
+        }
+    }
     for at in 0..t.blocks * PARTS {
         let (block, part) = (at / PARTS, at % PARTS);
         let record = Record::at(t.acts, R, t.block0 + block);
@@ -461,19 +474,31 @@ unsafe fn tile<
                     d.zero()
                 }
             });
-            for (r, sums) in sums.into_iter().enumerate() {
+            for (r, (sums, all)) in sums.into_iter().zip(&mut all).enumerate() {
                 let x = *record.scale(r);
                 let less = match PARTS {
                     2 => less_of_half(x, *record.start_of_half(part, r)),
                     _ => *record.less(r),
                 };
-                for (g, (sum, w)) in sums.into_iter().zip(scales).enumerate() {
-                    let to = t.to.add((r * G + g) * GROUP);
-                    let (sum, before) = (d.to_float(sum), d.load_group(to));
-                    let after =
+                for (g, ((sum, w), all)) in sums.into_iter().zip(scales).zip(all).enumerate() {
+                    let (sum, before) = (d.to_float(sum), if stay { *all } else { d.load_group(place(r, g)) });
+                    *all =
                         if BLOCK_SCALES { d.fma(sum, d.mul_splat(w, x), before) } else { d.fma_splat(sum, x, before) };
-                    d.store_group(to, if LESS { d.fma_splat(taken[g], less, after) } else { after });
+                    if LESS {
+                        *all = d.fma_splat(taken[g], less, *all);
+                    }
+                    if !stay {
+                        d.store_group(place(r, g), *all);
+                    }
                 }
+            }
+        }
+    }
+    if stay {
+        for (r, all) in all.into_iter().enumerate() {
+            for (g, all) in all.into_iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { d.store_group(place(r, g), all) };
             }
         }
     }

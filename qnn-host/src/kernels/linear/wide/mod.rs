@@ -1,4 +1,4 @@
-//! Many rows of `X` on a matrix unit: tiles of bf16, of AMX or SME.
+//! Many rows of `X` on a matrix unit: tiles of bf16, of AMX or SME, or the same products on AVX-512 vectors.
 //!
 //! `X` is rounded to bf16 once, and weights are opened into bf16 tiles, a few outputs and [`CHUNK_STEPS`] tiles along `k` at a
 //! time, whatever their format: a weight is `value * scale` rounded to bf16. Products are exact and added in f32.
@@ -11,14 +11,14 @@
 //! second-level cache for all of them; opened weights stay in the first while all panels of rows are multiplied with them. Sums lie in the
 //! second, tile by tile ([`products`]), and are asked for a product ahead.
 //!
-//! *Units* (`amx`, `sme`) say how a row of `X` lies in a tile and open weights; `simd` has their instructions. All else, here and in
-//! [`products`], is the same for both.
+//! *Units* (`avx512`, which is AMX too, and `sme`) say how a row of `X` lies in a tile and open weights; `simd` has their instructions. All
+//! else, here and in [`products`], is the same for all of them.
 //!
 //! *Scratch*: `X` in the order in which it is read, `[block of rows][chunk along k][pair of panels][step][2 panels]` tiles of
 //! bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and sums of a task.
 
 #[cfg(target_arch = "x86_64")]
-mod amx;
+mod avx512;
 mod products;
 #[cfg(target_arch = "aarch64")]
 mod sme;
@@ -26,15 +26,15 @@ mod sme;
 mod tests;
 
 #[cfg(target_arch = "x86_64")]
-use self::amx as unit;
+use self::avx512 as unit;
 use self::products::{Sums, products};
 #[cfg(target_arch = "aarch64")]
 use self::sme as unit;
 use self::unit::{Float, Tiles};
 use super::super::isa::Isa;
 use super::super::simd::matrix::{TILE_BYTES, TILE_K, TILE_ROWS};
-use super::finish::{Affine, MAX_CHUNK, finish};
-use super::{Job, Linear};
+use super::finish::{Affine, MAX_CHUNK, ask_for_outputs, finish};
+use super::{Job, Linear, OnTiles};
 use crate::pool::Worker;
 
 /// Fewest rows of `X` that come here.
@@ -52,9 +52,13 @@ const OPEN_LEN: usize = 2 * CHUNK_STEPS * TILE_LEN;
 /// Floats of a cache line.
 const LINE: usize = 16;
 
-/// Whether steps of `m` rows are computed here on this CPU.
-pub(super) fn takes_rows(isa: Isa, m: usize) -> bool {
-    m >= ROWS && isa.2.is_some()
+/// What is computed here of steps of `m` rows on this CPU.
+pub(super) fn takes(isa: Isa, m: usize) -> OnTiles {
+    match isa.2 {
+        Some(matrix) if m >= ROWS && matrix.takes_blocks() => OnTiles::All,
+        Some(_) if m >= ROWS => OnTiles::Rows,
+        _ => OnTiles::Nothing,
+    }
 }
 
 /// f32 numbers of scratch for `m` rows of `k` numbers.
@@ -91,12 +95,12 @@ fn chunk_steps(steps: usize) -> usize {
     steps.div_ceil(steps.div_ceil(CHUNK_STEPS).max(1))
 }
 
-/// Computes the layers that [suit tiles](Linear::suits_tiles).
+/// Computes the layers that are [on tiles](Linear::on_tiles).
 ///
 /// # Safety
-/// As [`super::linear`], operands and scratch checked, and [`takes_rows`] said yes.
+/// As [`super::linear`], operands and scratch checked; some layer is on tiles.
 pub(super) unsafe fn run(isa: Isa, worker: Worker<'_>, job: &Job<'_>) {
-    let Some(matrix) = isa.2 else { unreachable!("`takes_rows` was asked") };
+    let Some(matrix) = isa.2 else { unreachable!("`takes` was asked") };
     let tiles = matrix.tiles();
     // SAFETY: the token proves that the CPU has the features; the caller's promise is the body's.
     unsafe { body(tiles.float(), &tiles, worker, job) }
@@ -128,7 +132,7 @@ unsafe fn body(s: Float, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
     let mut task = worker.take();
     let mut first = 0;
     for row0 in (0..job.m).step_by(BLOCK_ROWS) {
-        for layer in job.layers.iter().filter(|layer| layer.suits_tiles()) {
+        for layer in job.layers.iter().filter(|layer| layer.on_tiles(job.wide)) {
             let n = layer.weights.rows();
             let width = task_width(n, layer.gate.is_some(), worker.count());
             let tasks = n.div_ceil(width);
@@ -225,15 +229,10 @@ unsafe fn finish_rows(
     from: usize,
     count: usize,
 ) {
-    /// How many rows ahead their outputs are asked for: each lies in another page.
-    const AHEAD: usize = 8;
     let affine = Affine::of(s, layer, n0 + from, count);
     let (mut main, mut gate) = ([0.0f32; MAX_CHUNK], [0.0f32; MAX_CHUNK]);
     for row in 0..rows {
-        let next = layer.out.ptr().wrapping_add((row0 + row + AHEAD) * layer.weights.rows() + n0 + from);
-        for line in 0..count.div_ceil(LINE) {
-            unit::ask_to_write(next.wrapping_add(line * LINE));
-        }
+        ask_for_outputs(s, layer, row0 + row, n0 + from, count);
         // SAFETY: sums of this row are readable, and this thread alone uses its outputs.
         unsafe {
             sums.read(s, 0, row, from, count, &mut main);

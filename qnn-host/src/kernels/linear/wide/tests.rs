@@ -1,4 +1,4 @@
-//! The matrix unit, AMX or SME, against exact products of numbers rounded to bf16, and against the documented bound. Where this CPU
+//! Matrix units (AMX, AVX-512 with bf16, SME) against exact products of numbers rounded to bf16, and against the documented bound. Where this CPU
 //! has none, each test says so by its name and ends.
 
 use std::cell::Cell;
@@ -92,17 +92,29 @@ impl Weights {
     }
 }
 
-fn unit() -> Option<Isa> {
+/// The matrix units of this CPU; that for rows alone takes weights in blocks here as well, so that their ways are tested without AMX.
+fn units() -> Vec<Isa> {
     thread_local! {
         /// Each test has a thread of its own.
         static SAID: Cell<bool> = const { Cell::new(false) };
     }
-    let unit = isas().find(|isa| isa.2.is_some());
-    if unit.is_none() && !SAID.replace(true) {
+    let units: Vec<Isa> = isas().filter(|isa| isa.2.is_some()).map(with_blocks).collect();
+    if units.is_empty() && !SAID.replace(true) {
         let test = std::thread::current().name().unwrap_or_default().to_owned();
-        eprintln!("{test}: no matrix unit (AMX, or SME of 512 bits with GENIE_SME=1) may be used: nothing is tested");
+        eprintln!(
+            "{test}: no matrix unit (AMX, AVX-512 with bf16, or SME of 512 bits with GENIE_SME=1) may be used: nothing is tested"
+        );
     }
-    unit
+    units
+}
+
+/// `isa`, whose matrix unit takes weights in blocks.
+fn with_blocks(isa: Isa) -> Isa {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(crate::kernels::isa::Matrix::Avx512Bf16(unit)) = isa.2 {
+        return Isa(isa.0, isa.1, Some(crate::kernels::isa::Matrix::Avx512Bf16(unit.with_blocks())));
+    }
+    isa
 }
 
 /// Cases of a property: `PROPTEST_CASES` where it asks for fewer, for emulators.
@@ -145,7 +157,12 @@ impl Problem {
     }
 
     fn check(&self, threads: usize) {
-        let Some(isa) = unit() else { return };
+        for isa in units() {
+            self.check_on(isa, threads);
+        }
+    }
+
+    fn check_on(&self, isa: Isa, threads: usize) {
         let weights = self.weights();
         let (x, residual) = (numbers(self.m * self.k, self.seed), numbers(self.m * self.n, self.seed ^ 4));
         let y = self.run(isa, threads, &weights, &x, &residual);
@@ -202,8 +219,8 @@ fn every_kind_of_weights_in_blocks_of_rows() {
 
 #[test]
 fn rows_have_the_same_bits_in_all_wide_steps() {
-    let Some(isa) = unit() else { return };
-    for (kind, name) in KINDS.iter().enumerate() {
+    for (isa, (kind, name)) in units().into_iter().flat_map(|isa| KINDS.iter().enumerate().map(move |kind| (isa, kind)))
+    {
         let problem = Problem { m: 0, n: 50, k: 1000, kind, gate: true, residual: true, seed: 3 };
         let weights = problem.weights();
         let (x, residual) = (numbers(600 * problem.k, 1), numbers(600 * problem.n, 2));
@@ -221,12 +238,21 @@ fn rows_have_the_same_bits_in_all_wide_steps() {
 
 #[test]
 fn steps_of_fewer_rows_and_f32_weights_are_as_without_the_unit() {
-    let Some(isa) = unit() else { return };
+    for isa in units() {
+        as_without_the_unit(isa, false);
+    }
+    // As it is found: weights in blocks are left to products of bytes where those are faster.
+    for isa in isas().filter(|isa| isa.2.is_some_and(|unit| !unit.takes_blocks())) {
+        as_without_the_unit(isa, true);
+    }
+}
+
+fn as_without_the_unit(isa: Isa, blocks_too: bool) {
     let without = Isa(isa.0, isa.1, None);
     let (n, k) = (40, 300);
     let (bytes, _) = packed_numbers(Packing::ALL[0], n, k, 1);
     let floats = numbers(n * k, 2);
-    for (m, same_packed) in [(super::ROWS - 1, true), (super::ROWS, false)] {
+    for (m, same_packed) in [(super::ROWS - 1, true), (super::ROWS, blocks_too)] {
         let x = numbers(m * k, 3);
         let run = |isa| {
             let mut outs = [vec![f32::NAN; m * n], vec![f32::NAN; m * n]];
@@ -251,7 +277,12 @@ fn steps_of_fewer_rows_and_f32_weights_are_as_without_the_unit() {
 
 #[test]
 fn what_is_not_a_number_stays_so() {
-    let Some(isa) = unit() else { return };
+    for isa in units() {
+        not_a_number_stays(isa);
+    }
+}
+
+fn not_a_number_stays(isa: Isa) {
     let (m, n, k) = (64, 20, 64);
     let (bytes, _) = packed_numbers(Packing::ALL[1], n, k, 1);
     let mut x = numbers(m * k, 3);

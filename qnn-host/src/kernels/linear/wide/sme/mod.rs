@@ -57,10 +57,3 @@ unsafe fn pairs(low: float32x4_t, high: float32x4_t) -> uint32x4_t {
     }
     pairs
 }
-
-/// Asks for the cache line at `p`, which need not be a valid address, to write to it.
-#[inline(always)]
-pub(super) fn ask_to_write(p: *const f32) {
-    // SAFETY: a prefetch of any address has no effect but on caches.
-    unsafe { asm!("prfm pstl1keep, [{p}]", p = in(reg) p, options(nostack, preserves_flags, readonly)) };
-}

@@ -8,7 +8,8 @@ use super::super::super::super::Mat;
 use super::super::super::super::float::Float;
 use super::super::super::super::packed::{Bits, Packed, Scales};
 use super::super::super::super::rows::{RowElem, RowMat};
-use super::super::super::super::simd::amx::{TILE_BYTES, TILE_K, TILE_ROWS, pairs};
+use super::super::super::super::simd::avx512_bf16::pairs;
+use super::super::super::super::simd::matrix::{TILE_BYTES, TILE_K, TILE_ROWS};
 use super::super::super::super::{block_values, half_blocks, k_blocks};
 
 /// Tiles `step0 .. step0 + steps` along `k` of the outputs `n0 .. n0 + 16`, two tiles apart. Scales of rows are left out:

@@ -1,13 +1,13 @@
-//! AMX: `X` in tiles of `[16][32]` bf16, as one of its loads takes them.
+//! AMX, and products of bf16 on AVX-512 vectors: `X` in tiles of `[16][32]` bf16, as a load of AMX takes them.
 
 pub(super) mod open;
 
 use std::arch::x86_64::*;
 
-use super::super::super::simd::amx::TILE_K;
-pub(super) use super::super::super::simd::amx::Tiles;
 /// The unit for floats beside it.
 pub(super) use super::super::super::simd::avx512::Avx512 as Float;
+use super::super::super::simd::matrix::TILE_K;
+pub(super) use super::super::super::simd::matrix_x86::Tiles;
 
 /// Rounds up to 32 numbers (the first of `rest`) to row `row` of the tile at `to`, zeros behind them.
 ///
@@ -24,11 +24,4 @@ pub(super) unsafe fn round_row(rest: &[f32], row: usize, to: *mut u8) {
         let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
         _mm512_storeu_si512(to.add(row * 64).cast(), pairs);
     }
-}
-
-/// Asks for the cache line at `p`, which need not be a valid address, to write to it.
-#[inline(always)]
-pub(super) fn ask_to_write(p: *const f32) {
-    // SAFETY: SSE is part of the architecture, and a prefetch of any address has no effect but on caches.
-    unsafe { _mm_prefetch::<_MM_HINT_ET0>(p.cast()) };
 }
