@@ -66,7 +66,7 @@ pub unsafe fn linear(
     assert!(scratch.len() >= scratch_len(isa, m, k, worker.count()), "{} numbers of scratch", scratch.len());
     let job = Job { x, m, k, layers, scratch, wide: wide::takes(isa, m) };
     let on_tiles = |layer: &Linear<'_>| layer.on_tiles(job.wide);
-    let any = |which: &dyn Fn(&Linear<'_>) -> bool| layers.iter().any(|layer| which(layer));
+    let any = |which: &dyn Fn(&Linear<'_>) -> bool| layers.iter().any(which);
     // Packed with scales for each 16, or with others.
     let packed = |layer: &Linear<'_>, by_halves: bool| {
         !on_tiles(layer) && layer.weights.packed().is_some_and(|w| w.packing().by_halves() == by_halves)

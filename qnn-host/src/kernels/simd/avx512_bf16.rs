@@ -143,7 +143,7 @@ unsafe fn rows<const G: usize>(acts: *const u8, p: Product, sums: [*mut f32; G])
 unsafe fn in_registers(rounds: usize) -> f32 {
     let mut c = [[_mm512_setzero_ps(); 2]; ROWS];
     // 0.5 and 1: sums of one sign that grow slowly.
-    let w = [0x3f00_3f00, 0x3f80_3f80].map(|bits| std::hint::black_box(bits));
+    let w = [0x3f00_3f00, 0x3f80_3f80].map(std::hint::black_box);
     for _ in 0..rounds {
         // SAFETY: types of the same 64 bytes.
         let [x, y] = w.map(|bits| unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(bits)) });
