@@ -11,6 +11,15 @@ pub(crate) fn isas() -> impl Iterator<Item = Isa> {
     Isa::available()
 }
 
+/// `isa`, whose matrix unit takes weights in blocks and attention: so tests reach what AMX shares with it on CPUs without AMX.
+pub(crate) fn with_blocks(isa: Isa) -> Isa {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(super::isa::Matrix::Avx512Bf16(unit)) = isa.2 {
+        return Isa(isa.0, isa.1, Some(super::isa::Matrix::Avx512Bf16(unit.with_blocks())));
+    }
+    isa
+}
+
 /// Those whose steps of many rows have the arithmetic of narrow ones.
 pub(crate) fn isas_without_matrix_unit() -> impl Iterator<Item = Isa> {
     isas().filter(|isa| isa.2.is_none())

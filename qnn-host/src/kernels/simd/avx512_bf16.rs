@@ -1,7 +1,7 @@
 //! Products of bf16 on AVX-512 vectors (`vdpbf16ps`), on the operands that AMX has tiles for.
 //!
 //! An instruction adds to 16 sums the products of two numbers each: twice the products of a multiply-add of f32, half those of
-//! `vpdpbusd`. So it is used for weights of 16 bits and for attention, where there is no AMX; weights in blocks have products of bytes.
+//! `vpdpbusd`. So it is used for weights of 16 bits, and rows of bytes, where there is no AMX; weights in blocks have products of bytes.
 //!
 //! A pair of panels with a pair of groups (32 x 32 sums) is worked on 8 rows at a time: 16 registers of sums, two of weights, and a
 //! pair of numbers of a row in all lanes. Products are added in f32, in the order of `k`; subnormal numbers count as 0.

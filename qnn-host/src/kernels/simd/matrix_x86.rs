@@ -27,7 +27,7 @@ impl Matrix {
         }
     }
 
-    /// Whether it computes layers of weights in blocks: not where products of bytes are faster.
+    /// Whether it computes layers of weights in blocks, and attention: not where products of bytes are faster.
     pub(crate) fn takes_blocks(self) -> bool {
         match self {
             Self::Amx(_) => true,

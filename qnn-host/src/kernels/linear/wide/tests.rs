@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::super::{Gate, Linear, Residual, linear, linear_on, scratch_len};
 use crate::kernels::packed::{Packed, Packing, Scales};
-use crate::kernels::testing::{encoded, isas, less, numbers, packed_minima, packed_numbers};
+use crate::kernels::testing::{encoded, isas, less, numbers, packed_minima, packed_numbers, with_blocks};
 use crate::kernels::{Float, Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, PoolOptions};
 
@@ -92,7 +92,7 @@ impl Weights {
     }
 }
 
-/// The matrix units of this CPU; that for rows alone takes weights in blocks here as well, so that their ways are tested without AMX.
+/// The matrix units of this CPU, that for rows alone [with blocks](with_blocks).
 fn units() -> Vec<Isa> {
     thread_local! {
         /// Each test has a thread of its own.
@@ -106,15 +106,6 @@ fn units() -> Vec<Isa> {
         );
     }
     units
-}
-
-/// `isa`, whose matrix unit takes weights in blocks.
-fn with_blocks(isa: Isa) -> Isa {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(crate::kernels::isa::Matrix::Avx512Bf16(unit)) = isa.2 {
-        return Isa(isa.0, isa.1, Some(crate::kernels::isa::Matrix::Avx512Bf16(unit.with_blocks())));
-    }
-    isa
 }
 
 /// Cases of a property: `PROPTEST_CASES` where it asks for fewer, for emulators.
