@@ -200,31 +200,11 @@ impl Dot for Vnni512 {
         op!(_mm512_dpbusd_epi32(sums, weights, quad))
     }
 
-    /// In the order that is written here. The compiler would take one sum after the other, each a chain of products that waits for itself, and
-    /// keep what all of them need on the stack.
+    /// Elsewhere the compiler would take one sum after the other, each a chain of products that waits for itself, and keep what all of them
+    /// need on the stack.
     #[inline(always)]
-    unsafe fn products<const R: usize, const G: usize, const FEW: usize>(
-        self,
-        weights: *const u8,
-        stride: usize,
-        acts: *const i8,
-        quads: usize,
-        starts: *const i32,
-    ) -> [[__m512i; G]; R] {
-        // SAFETY: the caller's promise; `self` proves that the CPU has the instruction.
-        unsafe {
-            let mut sums: [[__m512i; G]; R] = std::array::from_fn(|r| [self.sums(*starts.add(r)); G]);
-            for quad in 0..quads {
-                let w: [__m512i; G] = std::array::from_fn(|g| self.load(weights.add(g * stride + 64 * quad)));
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let x = self.quad(acts.add((quad * R + r) * 4));
-                    for (sum, w) in sums.iter_mut().zip(w) {
-                        *sum = dot_in_place(*sum, w, x);
-                    }
-                }
-            }
-            sums
-        }
+    fn dot_in_place(self, sums: __m512i, weights: __m512i, quad: __m512i) -> __m512i {
+        op!(dot_in_place(sums, weights, quad))
     }
 
     #[inline(always)]

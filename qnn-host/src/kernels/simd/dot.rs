@@ -160,6 +160,12 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
 
     fn dot(self, sums: Self::Sums, weights: Self::Weights, quad: Self::Quad) -> Self::Sums;
 
+    /// [`Dot::dot`] in the order that is written, where the compiler's own would be a worse one.
+    #[inline(always)]
+    fn dot_in_place(self, sums: Self::Sums, weights: Self::Weights, quad: Self::Quad) -> Self::Sums {
+        self.dot(sums, weights, quad)
+    }
+
     /// Begins a run of [`Dot::dot_few`] on top of `sums`. A unit without products of four may add pairs up in 16 bits until
     /// [`Dot::end_few`]: for weights of up to 4 bits 8 quads at the most, of 5 bits 4, of 6 bits 2
     /// ([`few_quads`]).
@@ -218,7 +224,7 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
                 for (r, sums) in sums.iter_mut().enumerate() {
                     let x = self.quad(acts.add((quad * R + r) * 4));
                     for (sum, w) in sums.iter_mut().zip(w) {
-                        *sum = self.dot(*sum, w, x);
+                        *sum = self.dot_in_place(*sum, w, x);
                     }
                 }
             }
