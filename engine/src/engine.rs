@@ -387,8 +387,8 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::rows(self)
     }
 
-    fn own_rows(&self, seq: SeqId) -> usize {
-        Engine::own_rows(self, seq)
+    fn own_rows(&self, seqs: &[SeqId]) -> usize {
+        Engine::own_rows(self, seqs)
     }
 
     fn cells_of_groups(&self) -> Vec<GroupCells> {

@@ -245,7 +245,7 @@ pub trait SequenceModel: TokenModel {
     ///
     /// # Errors
     ///
-    /// As [`TokenModel::process`]; every sequence is then as it was.
+    /// As [`TokenModel::process`]; every sequence is then as it was. After [`EngineError::Stopped`] the steps that ran are kept.
     fn process_batch(
         &mut self,
         inputs: &[SeqTokens<'_>],
@@ -257,7 +257,7 @@ pub trait SequenceModel: TokenModel {
     ///
     /// # Errors
     ///
-    /// As [`TokenModel::process`]; every sequence is then as it was.
+    /// As [`TokenModel::process`]; every sequence is then as it was. After [`EngineError::Stopped`] the steps that ran are kept.
     fn process_mixed(
         &mut self,
         inputs: &[SeqRows<'_>],
@@ -274,12 +274,18 @@ pub trait SequenceModel: TokenModel {
         false
     }
 
+    /// How many tokens of each input the first execution of a graph takes: 0 for one that has to wait. All of them unless
+    /// [`runs_in_pairs`](Self::runs_in_pairs).
+    fn tokens_of_first_step(&self, inputs: &[SeqRows<'_>]) -> Vec<usize> {
+        inputs.iter().map(|input| input.tokens.len()).collect()
+    }
+
     /// Rows in use and in all: what is admitted by.
     fn rows(&self) -> RowBudget;
 
-    /// Rows that only this sequence has: those that removing it frees.
-    fn own_rows(&self, seq: SeqId) -> usize {
-        self.transcript_of(seq).map_or(0, Transcript::len)
+    /// Rows that these sequences alone have: those that removing all of them frees.
+    fn own_rows(&self, seqs: &[SeqId]) -> usize {
+        seqs.iter().filter_map(|seq| self.transcript_of(*seq)).map(Transcript::len).sum()
     }
 
     /// Whose the cells of the cache are, group by group, the default one first; none for a model that cannot tell.

@@ -26,6 +26,8 @@ pub struct SeqRows<'a> {
     /// [`Nothing`](LogitsRequest::Nothing) for a piece of a prompt, [`Last`](LogitsRequest::Last) for its end and for a token that was
     /// generated, [`Each`](LogitsRequest::Each) for a draft.
     pub wanted: LogitsRequest,
+    /// They are of a prompt: where graphs have rows for a prompt and one for a reply, in the former, one token too.
+    pub prompt: bool,
 }
 
 /// The logits that are wanted, of the same kind for all inputs or by input.

@@ -29,9 +29,10 @@ impl<X: Executor> Engine<X> {
         RowBudget { total: total.unwrap_or(0), used }
     }
 
-    /// Rows that only this sequence has.
-    pub fn own_rows(&self, seq: SeqId) -> usize {
-        self.kv.cells(0).map_or(0, |cells| cells.n_used() - cells.n_used_without(seq))
+    /// Rows that these sequences alone have.
+    pub fn own_rows(&self, seqs: &[SeqId]) -> usize {
+        let others = !seqs.iter().fold(0, |bits, seq| bits | seq.bit());
+        self.kv.cells(0).map_or(0, |cells| cells.used().filter(|(_, cell)| cell.seqs & others == 0).count())
     }
 
     /// Whose the cells of the cache are, group by group.

@@ -3,6 +3,7 @@
 //! This is the one place that holds them; the cache knows positions only. *Invariant*: `tokens`, `positions` and
 //! `generated` are parallel.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use genie_types::TokenId;
@@ -105,8 +106,9 @@ impl Transcript {
 
     /// Takes over what another sequence has in a range, except for what is here already.
     pub(crate) fn take_from(&mut self, other: &Self, range: &Range<usize>) {
+        let before: HashSet<(TokenId, usize)> = self.entries().collect();
         for (i, entry) in other.entries().enumerate().filter(|(_, (_, pos))| range.contains(pos)) {
-            if self.entries().all(|own| own != entry) {
+            if !before.contains(&entry) {
                 self.push(entry.0, entry.1);
                 self.generated[self.tokens.len() - 1] = other.generated[i];
             }
@@ -114,7 +116,7 @@ impl Transcript {
     }
 
     /// Tokens at the beginning that stand where a list has the same.
-    pub(crate) fn common_prefix(&self, list: &[TokenId]) -> usize {
+    pub fn common_prefix(&self, list: &[TokenId]) -> usize {
         let same = |(i, ((token, pos), wanted)): (usize, ((TokenId, usize), &TokenId))| i == pos && token == *wanted;
         self.entries().zip(list).enumerate().take_while(|pair| same(*pair)).count()
     }

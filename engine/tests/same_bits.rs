@@ -43,7 +43,7 @@ fn bits(row: &[f32]) -> Vec<u32> {
 
 fn one(engine: &mut Host, seq: SeqId, tokens: &[TokenId]) -> Vec<u32> {
     let mut found = Vec::new();
-    let rows = SeqRows { seq, tokens, wanted: LogitsRequest::Last };
+    let rows = SeqRows { seq, tokens, wanted: LogitsRequest::Last, prompt: false };
     engine.process_mixed(&[rows], &mut |_, _, row| found = bits(row)).unwrap();
     found
 }
@@ -84,8 +84,13 @@ fn a_prompt_cut_anywhere_has_the_same_logits() {
             engine.share(SeqId(0), SeqId(2), 0..prompt.len() - 1).unwrap();
             let mut beside = Vec::new();
             let rows = [
-                SeqRows { seq: SeqId(2), tokens: &prompt[prompt.len() - 1..], wanted: LogitsRequest::Last },
-                SeqRows { seq: SeqId(3), tokens: &other, wanted: LogitsRequest::Nothing },
+                SeqRows {
+                    seq: SeqId(2),
+                    tokens: &prompt[prompt.len() - 1..],
+                    wanted: LogitsRequest::Last,
+                    prompt: false,
+                },
+                SeqRows { seq: SeqId(3), tokens: &other, wanted: LogitsRequest::Nothing, prompt: false },
             ];
             engine.process_mixed(&rows, &mut |_, _, row| beside = bits(row)).unwrap();
             prop_assert_eq!(&beside, &whole, "shared, beside others");

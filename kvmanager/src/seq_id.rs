@@ -8,7 +8,8 @@ impl SeqId {
     /// Sequences a table can distinguish.
     pub const COUNT: usize = 64;
 
-    pub(crate) const fn bit(self) -> u64 {
+    /// The bit of this sequence among those of a cell.
+    pub const fn bit(self) -> u64 {
         1 << (self.0 % 64)
     }
 }

@@ -54,7 +54,13 @@ impl Bundle {
                 "a longer context than the graphs'",
             ),
             (self.config().of_second_engine().is_some(), "a second engine"),
-            (!matches!(options.speculation, Speculation::OfConfig), "drafts"),
+            // Rows of a draft would be steps of their own: slower than none.
+            (!matches!(options.speculation, Speculation::OfConfig | Speculation::Off), "drafts"),
+            (
+                options.speculation == Speculation::OfConfig
+                    && matches!(self.config().kind(), "lookup" | "lade" | "ssd-q1"),
+                "drafts",
+            ),
             (options.policy != PolicyChoice::Lenient, "a planner policy"),
             (options.kv_mode.is_some(), "another way to keep the cache"),
             (options.shared_memory == SharedMemoryChoice::On, "shared memory"),

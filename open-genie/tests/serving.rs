@@ -8,7 +8,7 @@ use compiler::testmodel::TestModel;
 use compiler::{CompileOptions, Family, KvCacheType, PdGraphs, PdUpdate};
 use genie_bundle::manifest::Precision;
 use open_genie::serving::{Event, Finished, Request, RequestId, ServeOptions, Serving};
-use open_genie::{Bundle, Options, PrefixCacheOptions, Speculation, TokenId, open_backend};
+use open_genie::{Bundle, LongContext, Options, PrefixCacheOptions, Speculation, TokenId, open_backend};
 use serde_json::{Value, json};
 
 struct Bundles {
@@ -186,6 +186,39 @@ fn requests_share_a_cache_in_blocks() {
     assert_eq!(tokens(&found), alone_in(bundle));
 }
 
+/// Rows are evicted by age or by score, so one sequence is in the cache at a time: others wait as snapshots, and take turns.
+#[test]
+fn requests_of_a_window_and_of_keydiff_take_turns() {
+    let rules = [LongContext::Window { size: 24 }, LongContext::KeyDiff { update_every: 1 }];
+    for rule in rules {
+        let open = |turn| {
+            let options = options().long_context(rule).context_size(300);
+            let serve = ServeOptions { turn, ..ServeOptions::default() };
+            let mut serving = Bundle::read(&bundles().plain).unwrap().open_serving(&options, serve).unwrap();
+            assert!(!serving.scheduler().runs_together(), "{rule:?}");
+            serving
+        };
+        let long = |serving: &mut Serving| {
+            let mut all = requests(serving);
+            // Beyond the rows there are: some of the first are evicted.
+            all.iter_mut().for_each(|request| request.settings.max_tokens = Some(120));
+            all
+        };
+        let alone: Vec<_> = (0..5)
+            .map(|at| {
+                let mut serving = open(None);
+                let request = long(&mut serving).remove(at);
+                serve(&mut serving, vec![request], |_, _| ()).remove(0).reply.tokens
+            })
+            .collect();
+        let mut serving = open(Some(16));
+        let all = long(&mut serving);
+        let found = serve(&mut serving, all, |_, _| ());
+        assert_eq!(tokens(&found), alone, "{rule:?}");
+        assert!(found.iter().all(|done| done.n_parked > 2), "{rule:?}: each had several turns");
+    }
+}
+
 #[test]
 fn a_slot_is_kept_in_a_file() {
     slot_in_a_file(&bundles().plain, "slot.kvs");
@@ -251,6 +284,42 @@ fn drafts_of_trees_are_refused_with_the_reason() {
     let error = bundle.open_serving(&lade, None).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("`lade`, whose steps hold a tree of tokens"), "{text}");
+}
+
+/// Prompts whose last piece is one token, that end where the wide graphs' pasts do, beside replies that are longer than those.
+#[test]
+fn a_fused_tick_is_one_execution_whatever_fits() {
+    let request = |serving: &mut Serving, seed: u32, n: u32, max_tokens: usize| {
+        let mut settings = serving.scheduler().base().defaults().clone();
+        settings.sampler = settings.sampler.with_greedy(true);
+        (settings.max_tokens, settings.ignore_end_tokens) = (Some(max_tokens), true);
+        let prompt = (0..n).map(|i| TokenId(50 + (i * 7 + seed * 13) % 200)).collect();
+        Request { prompt, settings, priority: 0 }
+    };
+    let cases = [(1, 8, 12), (2, 118, 9), (3, 15, 100), (4, 122, 5), (5, 1, 20), (6, 113, 14)];
+    let open = |bundle: &PathBuf| Bundle::read(bundle).unwrap().open_serving(&options(), None).unwrap();
+    let mut plain = open(&bundles().plain);
+    let alone: Vec<_> = cases
+        .iter()
+        .map(|&(seed, n, most)| {
+            let request = request(&mut plain, seed, n, most);
+            serve(&mut plain, vec![request], |_, _| ()).remove(0).reply.tokens
+        })
+        .collect();
+    let mut fused = open(&bundles().fused);
+    let watch = fused.scheduler().watch(100_000);
+    let requests = cases.iter().map(|&(seed, n, most)| request(&mut fused, seed, n, most)).collect();
+    let found = serve(&mut fused, requests, |_, _| ());
+    assert_eq!(tokens(&found), alone);
+    let (mut n_short, mut n_steps) = (0, 0);
+    while let Ok(Some(step)) = watch.next_within(std::time::Duration::ZERO) {
+        assert_eq!(step.graphs.len(), 1, "{step:?}");
+        let n_prompt: usize = step.rows.iter().filter(|rows| rows.prefill).map(|rows| rows.n).sum();
+        n_short += usize::from(n_prompt == 1 && step.rows.len() == 2);
+        n_steps += 1;
+    }
+    assert_eq!(n_steps, fused.scheduler().counts().n_steps);
+    assert!(n_short > 0, "a prompt's only token was beside a reply's");
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(crate) struct Active {
     pub(crate) last_us: u64,
     /// Rows that were there when it began.
     pub(crate) n_shared: usize,
+    /// Of them those of the store of prefixes.
+    pub(crate) n_stored: usize,
     pub(crate) n_parked: usize,
     taken_at: Instant,
     pub(crate) started_at: Option<Instant>,
@@ -51,6 +53,7 @@ impl Active {
             started: 0,
             last_us: arrived_us,
             n_shared: 0,
+            n_stored: 0,
             n_parked: 0,
             taken_at: Instant::now(),
             started_at: None,

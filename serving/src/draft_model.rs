@@ -97,7 +97,8 @@ impl DraftModel {
             }
             let mut rest = &wish.history[go_back(model, wish.seq, wish.history)?..];
             while rest.len() > PIECE && pieces_left > 0 {
-                let piece = SeqRows { seq: wish.seq, tokens: &rest[..PIECE], wanted: LogitsRequest::Nothing };
+                let piece =
+                    SeqRows { seq: wish.seq, tokens: &rest[..PIECE], wanted: LogitsRequest::Nothing, prompt: false };
                 model.process_mixed(&[piece], &mut |_, _, _| ())?;
                 (rest, pieces_left) = (&rest[PIECE..], pieces_left.saturating_sub(PIECE));
             }
@@ -112,6 +113,7 @@ impl DraftModel {
                     seq: wishes[*at].seq,
                     tokens,
                     wanted: LogitsRequest::Last,
+                    prompt: false,
                 })
                 .collect();
             let mut next = vec![None; rows.len()];
@@ -138,8 +140,7 @@ fn likeliest(row: &[f32]) -> Option<TokenId> {
 /// Forgets what the sequence has that the tokens do not begin with, and their last one; returns how much is left.
 fn go_back(model: &mut dyn SequenceModel, seq: SeqId, tokens: &[TokenId]) -> Result<usize, EngineError> {
     let Some(own) = model.transcript_of(seq) else { return Ok(0) };
-    let common = own.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
-    let common = if own.is_plain() { common.min(tokens.len().saturating_sub(1)) } else { 0 };
+    let common = if own.is_plain() { own.common_prefix(&tokens[..tokens.len().saturating_sub(1)]) } else { 0 };
     if common < own.len() {
         model.remove(seq, common..usize::MAX)?;
     }

@@ -3,14 +3,14 @@
 use dialog::DialogError;
 use engine::EngineError;
 
-/// A refusal. A request that was refused has changed nothing.
+/// A refusal. A request that was refused has changed nothing; rows of requests that are over may have made room.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The model has no place for another request: those that wait would have to end first.
     #[error(
-        "queue full: {waiting} of at most {most} requests wait, and {missing_rows} rows are missing to start this one \
-         ({needed_rows} needed, {free_rows} free)"
+        "queue full: {waiting} of at most {most} requests wait, and {} to start this one ({needed_rows} rows needed, {free_rows} free)",
+        lacking(*missing_rows)
     )]
     QueueFull {
         /// Requests that wait.
@@ -76,4 +76,13 @@ pub enum ServeError {
     /// The server was shut down before the request was over.
     #[error("the server was shut down")]
     ShutDown,
+}
+
+/// What a request that cannot wait would have needed.
+fn lacking(missing_rows: usize) -> String {
+    match missing_rows {
+        0 => "one that runs has to end".to_owned(),
+        1 => "1 row is missing".to_owned(),
+        n => format!("{n} rows are missing"),
+    }
 }

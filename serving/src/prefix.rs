@@ -1,8 +1,9 @@
 //! Rows that are there already: of requests that are over and of those that run, and of a store of prefixes.
 //!
-//! *Invariant*: what is found is only less to process; a store that fails is left aside, and the first failure is kept.
+//! *Invariant*: what is found is only less to process; a store that fails is left aside, and the first failure is kept. One that another
+//! process has locked, or rows that there is no room for, are no failure.
 
-use engine::{EngineError, SeqId, SequenceModel, Transcript};
+use engine::{SeqId, SequenceModel, Snapshot, Transcript};
 use genie_types::TokenId;
 use session_store::{PrefixStore, StoreError};
 
@@ -17,12 +18,9 @@ pub(crate) fn longest(
     prompt: &[TokenId],
 ) -> Option<(SeqId, usize)> {
     let most = prompt.len().saturating_sub(1);
-    let common = |transcript: &Transcript| {
-        transcript.tokens().iter().zip(&prompt[..most]).take_while(|(own, wanted)| own == wanted).count()
-    };
     let found = seqs.filter_map(|seq| {
-        let transcript = model.transcript_of(seq).filter(|transcript| transcript.is_plain())?;
-        Some((seq, common(transcript)))
+        let transcript = model.transcript_of(seq).filter(|transcript| Transcript::is_plain(transcript))?;
+        Some((seq, transcript.common_prefix(&prompt[..most])))
     });
     found.max_by_key(|(_, n)| *n).filter(|(_, n)| *n >= LEAST_SHARED.min(most.max(1)))
 }
@@ -49,31 +47,22 @@ impl StoredPrefixes {
         self.store.with_adapters(&model.lora_label())
     }
 
-    /// Restores the longest stored prefix with more than `better_than` tokens into an empty sequence; returns how many tokens the
-    /// sequence then has.
-    pub(crate) fn restore(
+    /// The longest stored prefix of a prompt with more than `better_than` tokens.
+    pub(crate) fn find(
         &mut self,
-        model: &mut dyn SequenceModel,
-        seq: SeqId,
+        model: &dyn SequenceModel,
         prompt: &[TokenId],
         better_than: usize,
-    ) -> usize {
+    ) -> Option<Snapshot> {
         let fits = prompt.len() >= self.min_tokens && prompt.len() <= model.context_size();
         if self.fault.is_some() || !fits {
-            return 0;
+            return None;
         }
-        let done =
-            self.of(model).find(prompt, self.min_tokens.max(better_than + 1)).map_err(Fault::Store).and_then(|found| {
-                let Some(snapshot) = found else { return Ok(0) };
-                model.restore_sequence(seq, &snapshot)?;
-                let n = snapshot.tokens().len();
-                let most = prompt.len() - 1;
-                if n > most {
-                    model.remove(seq, most..usize::MAX)?;
-                }
-                Ok(n.min(most))
-            });
-        done.unwrap_or_else(|fault| self.leave_aside(&fault))
+        let found = self.of(model).find(prompt, self.min_tokens.max(better_than + 1));
+        found.unwrap_or_else(|error| {
+            self.leave_aside(&error);
+            None
+        })
     }
 
     /// Keeps the rows of a prompt that was just processed.
@@ -81,26 +70,21 @@ impl StoredPrefixes {
         if self.fault.is_some() || n_prompt < self.min_tokens {
             return;
         }
-        let done = model
-            .snapshot_of(seq)
-            .map_err(Fault::from)
-            .and_then(|snapshot| self.of(model).insert(&snapshot).map_err(Fault::Store).map(|_| 0));
-        if let Err(fault) = done {
-            self.leave_aside(&fault);
+        let snapshot = match model.snapshot_of(seq) {
+            Ok(snapshot) => snapshot,
+            Err(error) => return self.leave_aside(&error),
+        };
+        match self.of(model).insert(&snapshot) {
+            Ok(_) => {}
+            // Another process writes: this prompt is kept the next time.
+            Err(error @ StoreError::Locked { .. }) => tracing::info!(%error, "a prompt is not kept"),
+            Err(error) => self.leave_aside(&error),
         }
     }
 
-    fn leave_aside(&mut self, fault: &Fault) -> usize {
+    /// Does without the store from now on.
+    pub(crate) fn leave_aside(&mut self, fault: &dyn std::error::Error) {
         tracing::warn!(%fault, "the store of prefixes is left aside");
         self.fault = Some(fault.to_string());
-        0
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Fault {
-    #[error(transparent)]
-    Store(StoreError),
-    #[error(transparent)]
-    Engine(#[from] EngineError),
 }

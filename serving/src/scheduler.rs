@@ -58,6 +58,8 @@ pub struct Scheduler {
     pub(crate) times: StepTimes,
     /// Several sequences can be in one step.
     together: bool,
+    /// At most two: a piece of a prompt and a token of a reply.
+    pairs: bool,
     /// Sequences that the model has.
     most_sequences: usize,
     pub(crate) watchers: Watchers,
@@ -94,6 +96,7 @@ impl Scheduler {
         model.reset()?;
         let sequences = model.sequences().ok_or(ServeError::NoSequences)?;
         let (together, most_sequences) = (sequences.runs_together(), sequences.most_sequences());
+        let pairs = sequences.runs_in_pairs();
         let times = options.times(&sequences.widths())?;
         let rules = fitted(options.rules(together)?, sequences);
         Ok(Self {
@@ -103,6 +106,7 @@ impl Scheduler {
             rules,
             times,
             together,
+            pairs,
             most_sequences,
             watchers: Watchers::default(),
             active: Vec::new(),
@@ -243,7 +247,7 @@ impl Scheduler {
         }
         let waiting = self.active.iter().filter(|request| !request.runs()).count();
         if waiting >= self.options.max_waiting {
-            let needed_rows = (found + reply.n_wanted().min(self.options.reserve)).min(rows.total);
+            let needed_rows = found.saturating_add(reply.n_wanted().min(self.options.reserve)).min(rows.total);
             let promised: usize =
                 self.active.iter().map(|request| request.view(0, self.options.reserve, rows.total).rows_ahead).sum();
             let free_rows = (rows.free() + self.idle_rows()).saturating_sub(promised);
@@ -285,7 +289,7 @@ impl Scheduler {
     /// that it concerns, with an event.
     pub fn tick(&mut self, now_us: u64) -> Result<TickReport, ServeError> {
         self.end_what_is_over();
-        self.give_turns();
+        self.give_turns(now_us);
         self.make_drafts();
         loop {
             let tick = self.plan(now_us);
@@ -303,7 +307,7 @@ impl Scheduler {
             }
             let step = self.begin_watch(&tick);
             let rows = self.run(&tick.rows, now_us)?;
-            self.end_watch(step, now_us);
+            self.end_watch(step, &rows, now_us);
             return Ok(TickReport { rows, width: tick.width, wait_until_us: None });
         }
     }
@@ -312,7 +316,7 @@ impl Scheduler {
         let rows = self.rows();
         let idle_rows = self.idle_rows();
         let own: Vec<usize> =
-            self.active.iter().map(|request| request.seq.map_or(0, |seq| own_rows(&mut *self.model, seq))).collect();
+            self.active.iter().map(|request| request.seq.map_or(0, |seq| own_rows(&mut *self.model, &[seq]))).collect();
         let reserve = self.options.reserve;
         let views: Vec<_> =
             self.active.iter().zip(own).map(|(request, own)| request.view(own, reserve, rows.total)).collect();
@@ -345,23 +349,30 @@ impl Scheduler {
     }
 
     /// Where one sequence is in the cache at a time, another has its turn after some steps.
-    fn give_turns(&mut self) {
+    fn give_turns(&mut self, now_us: u64) {
         let Some(most) = self.options.turn.filter(|_| !self.together) else { return };
-        let waits = self.active.iter().any(|request| !request.runs());
-        if self.turn < most || !waits {
+        if self.turn < most {
+            return;
+        }
+        let Some((id, priority)) =
+            self.active.iter().find(|request| request.runs()).map(|request| (request.id.0, request.priority))
+        else {
+            return;
+        };
+        // One that would start after it again, as its priority is lower, has not waited long enough yet.
+        let ageing = self.rules.ageing_us;
+        let waits =
+            |request: &Active| !request.runs() && request.view(0, 0, 0).rank(now_us, ageing) >= i64::from(priority);
+        if !self.active.iter().any(waits) {
             return;
         }
         self.turn = 0;
-        if let Some(id) = self.active.iter().find(|request| request.runs()).map(|request| request.id.0) {
-            self.park(id);
-            // Behind all that wait.
-            self.n_started += 1;
-            let started = self.n_started;
-            if let Some(request) = self.active.iter_mut().find(|request| request.id.0 == id) {
-                request.started = started;
-                request.phase = Phase::Waiting;
-                request.arrived_us = u64::MAX / 2 + started;
-            }
+        self.park(id);
+        self.n_started += 1;
+        let started = self.n_started;
+        if let Some(request) = self.active.iter_mut().find(|request| request.id.0 == id) {
+            // As if it came now: behind those of its priority that wait.
+            (request.started, request.phase, request.arrived_us) = (started, Phase::Waiting, now_us.saturating_add(1));
         }
     }
 
@@ -400,9 +411,9 @@ impl Scheduler {
         sequences(&mut *self.model).map_or(RowBudget::default(), |model| model.rows())
     }
 
+    /// Rows that forgetting all idle sequences would free.
     fn idle_rows(&mut self) -> usize {
-        let Self { idle, model, .. } = self;
-        idle.iter().map(|&seq| own_rows(&mut **model, seq)).sum()
+        own_rows(&mut *self.model, self.idle.make_contiguous())
     }
 
     fn piece_of(&mut self, request: &mut Active) {
@@ -426,6 +437,6 @@ fn sequences(model: &mut dyn TokenModel) -> Result<&mut dyn SequenceModel, Engin
     model.sequences().ok_or_else(unsupported)
 }
 
-fn own_rows(model: &mut dyn TokenModel, seq: SeqId) -> usize {
-    model.sequences().map_or(0, |model| model.own_rows(seq))
+fn own_rows(model: &mut dyn TokenModel, seqs: &[SeqId]) -> usize {
+    model.sequences().map_or(0, |model| model.own_rows(seqs))
 }

@@ -12,6 +12,9 @@ use dialog::{RequestBase, RequestReply};
 use crate::scheduler::Counts;
 use crate::{Event, Finished, Request, RequestId, Scheduler, ServeError, Slot, TickWatch};
 
+/// Time from a step that could not run, as with the model's stop flag set, to the next try.
+const RETRY: Duration = Duration::from_millis(20);
+
 enum Command {
     Submit {
         reply: Box<RequestReply>,
@@ -178,7 +181,7 @@ impl Loop {
     }
 
     fn run(mut self, inbox: &Receiver<Command>) {
-        let mut wait = None;
+        let (mut wait, mut held) = (None, false);
         loop {
             // With work at hand nothing is waited for; without, until someone calls or the time to wait for others is over.
             let command = match (self.scheduler.is_idle(), wait.take()) {
@@ -205,8 +208,16 @@ impl Loop {
                 Ok(report) => {
                     wait = report.wait_until_us.map(|until| Duration::from_micros(until.saturating_sub(now)));
                 }
-                Err(error) => tracing::error!(%error, "a step failed"),
+                Err(error) => {
+                    if !std::mem::replace(&mut held, true) {
+                        tracing::error!(%error, "a step failed; it is tried again");
+                    }
+                    wait = Some(RETRY);
+                    self.hand_out();
+                    continue;
+                }
             }
+            held = false;
             self.hand_out();
         }
         self.shut_down();

@@ -3,6 +3,7 @@
 use dialog::DialogError;
 use engine::{EngineError, LogitsRequest, SeqRows, SequenceModel};
 use genie_types::TokenId;
+use kvmanager::plan::serve::Phase;
 
 use crate::active::Active;
 
@@ -14,6 +15,7 @@ pub(crate) struct StepRows {
     tokens: Vec<TokenId>,
     n_draft: usize,
     wanted: LogitsRequest,
+    prompt: bool,
     n_drawn: usize,
     error: Option<DialogError>,
 }
@@ -31,7 +33,8 @@ impl StepRows {
             (true, 0) => LogitsRequest::Last,
             (true, _) => LogitsRequest::Each,
         };
-        Self { at, tokens, n_draft, wanted, n_drawn: 0, error: None }
+        let prompt = request.phase == Phase::Prefill;
+        Self { at, tokens, n_draft, wanted, prompt, n_drawn: 0, error: None }
     }
 
     fn take(&mut self, request: &mut Active, place: usize, logits: &[f32]) {
@@ -60,9 +63,10 @@ impl StepRows {
         // A token that ended the reply need not be kept; all others but the last drawn are.
         let n_held = n_held.min(drawn.len().saturating_sub(1));
         request.n_done += n_own + n_held;
+        // Also one that had no row: it began behind the token that is processed now.
+        request.draft.clear();
         if self.n_draft > 0 {
             request.reply.drafted(self.n_draft, n_held);
-            request.draft.clear();
             if n_held < self.n_draft {
                 model.remove(seq, request.n_done..usize::MAX)?;
             }
@@ -85,6 +89,19 @@ impl From<EngineError> for Failed {
     }
 }
 
+/// How many tokens of each of the rows one execution takes; 0 for rows that have to wait.
+pub(crate) fn n_of_first(model: &dyn SequenceModel, active: &[Active], rows: &[StepRows]) -> Vec<usize> {
+    let tokens: Vec<Vec<TokenId>> = rows.iter().map(|row| row.tokens.clone()).collect();
+    model.tokens_of_first_step(&inputs(active, rows, &tokens))
+}
+
+fn inputs<'a>(active: &[Active], rows: &[StepRows], tokens: &'a [Vec<TokenId>]) -> Vec<SeqRows<'a>> {
+    let input = |(row, tokens): (&StepRows, &'a Vec<TokenId>)| {
+        Some(SeqRows { seq: active[row.at].seq?, tokens, wanted: row.wanted, prompt: row.prompt })
+    };
+    rows.iter().zip(tokens).filter_map(input).collect()
+}
+
 /// Has the model process the rows; each request takes its logits.
 pub(crate) fn run(
     model: &mut dyn SequenceModel,
@@ -92,11 +109,7 @@ pub(crate) fn run(
     rows: &mut [StepRows],
 ) -> Result<(), EngineError> {
     let tokens: Vec<Vec<TokenId>> = rows.iter().map(|row| row.tokens.clone()).collect();
-    let inputs: Vec<SeqRows<'_>> = rows
-        .iter()
-        .zip(&tokens)
-        .filter_map(|(row, tokens)| Some(SeqRows { seq: active[row.at].seq?, tokens, wanted: row.wanted }))
-        .collect();
+    let inputs = inputs(active, rows, &tokens);
     model.process_mixed(&inputs, &mut |input, place, logits| {
         let row = &mut rows[input];
         row.take(&mut active[row.at], place, logits);

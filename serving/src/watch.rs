@@ -102,6 +102,8 @@ impl Watchers {
 
     /// A listener for whom at most `room` events wait.
     pub(crate) fn add(&mut self, room: usize) -> TickWatch {
+        // Those that left while no step ran.
+        self.0.retain(|(_, dropped)| Arc::strong_count(dropped) > 1);
         let (sender, events) = bounded(room.max(1));
         let dropped = Arc::new(AtomicU64::new(0));
         self.0.push((sender, Arc::clone(&dropped)));
@@ -119,5 +121,19 @@ impl Watchers {
             }
             Err(TrySendError::Disconnected(_)) => false,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_that_left_are_forgotten_although_no_step_runs() {
+        let mut watchers = Watchers::default();
+        let kept = watchers.add(1);
+        (0..100).for_each(|_| drop(watchers.add(256)));
+        assert_eq!(watchers.0.len(), 2, "the first, and the last that left");
+        drop(kept);
     }
 }

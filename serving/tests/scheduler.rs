@@ -208,7 +208,7 @@ fn a_full_queue_says_what_is_missing() {
     scheduler.submit(request(15), 0).expect("it is the first");
     let error = scheduler.submit(request(10), 0).expect_err("one waits").to_string();
     let want =
-        "queue full: 1 of at most 1 requests wait, and 5 rows are missing to start this one (20 needed, 15 free)";
+        "queue full: 1 of at most 1 requests wait, and 5 rows are missing to start this one (20 rows needed, 15 free)";
     assert_eq!(error, want);
     let error = scheduler.submit(request(41), 0).expect_err("it never fits").to_string();
     assert_eq!(error, "a prompt of 41 tokens does not fit: expected at most 40, and one row is for the reply");
@@ -321,11 +321,12 @@ fn a_server_answers_from_a_thread() {
     drop(server.submit(request(1)).expect("it is taken"));
     let mut long = request(2);
     long.settings.max_tokens = None;
+    long.settings.ignore_end_tokens = true;
     let mut waiting: Vec<_> = (0..200).map(|_| server.submit(long.clone()).expect("it is taken")).collect();
     let last = waiting.pop().expect("there are some");
     drop(server);
-    let ended = last.wait();
-    assert!(matches!(ended, Err(ServeError::ShutDown) | Ok(_)));
+    // 200 replies without a limit take longer than telling the thread to go.
+    assert!(matches!(last.wait(), Err(ServeError::ShutDown)));
 }
 
 #[test]

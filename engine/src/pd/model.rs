@@ -6,11 +6,15 @@ use genie_types::TokenId;
 use kvmanager::{Admission, ContextLimit, LogitsRequest, SeqId};
 use session_store::{CacheSchema, Snapshot};
 
+use super::batch::Pending;
 use super::runner::{PairRunner, no_sequence};
 use crate::{
     ChoosePath, EngineError, Executor, RowBudget, SeqRows, SeqTokens, SequenceModel, StepLog, StopFlag, TokenModel,
     Transcript, TreeRow,
 };
+
+/// Sequences that a scheduler may have at once: each has rows of its own, for the whole context.
+const MOST_SEQUENCES: usize = 16;
 
 impl<X: Executor> TokenModel for PairRunner<X> {
     fn vocab_size(&self) -> usize {
@@ -121,7 +125,7 @@ impl<X: Executor> SequenceModel for PairRunner<X> {
         inputs: &[SeqRows<'_>],
         each: &mut dyn FnMut(usize, usize, &[f32]),
     ) -> Result<(), EngineError> {
-        let all: Vec<_> = inputs.iter().map(|&SeqRows { seq, tokens, .. }| SeqTokens { seq, tokens }).collect();
+        let all: Vec<_> = inputs.iter().map(Pending::from).collect();
         self.check_inputs(&all)?;
         let before: Vec<_> = inputs.iter().map(|input| (input.seq, self.n_past_of(input.seq))).collect();
         let done = self.run_mixed(inputs, each);
@@ -141,6 +145,10 @@ impl<X: Executor> SequenceModel for PairRunner<X> {
 
     fn runs_in_pairs(&self) -> bool {
         true
+    }
+
+    fn tokens_of_first_step(&self, inputs: &[SeqRows<'_>]) -> Vec<usize> {
+        self.n_of_first_step(inputs)
     }
 
     fn rows(&self) -> RowBudget {
@@ -166,6 +174,9 @@ impl<X: Executor> SequenceModel for PairRunner<X> {
         draft: SeqTokens<'_>,
         judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
     ) -> Result<usize, EngineError> {
+        if usize::from(draft.seq.0) >= SeqId::COUNT {
+            return Err(no_sequence(draft.seq));
+        }
         let before = self.n_past_of(draft.seq);
         let mut rows: Vec<Vec<f32>> = Vec::with_capacity(draft.tokens.len());
         for token in draft.tokens {
@@ -244,8 +255,7 @@ impl<X: Executor> PairRunner<X> {
     ) -> Result<(), EngineError> {
         let (rows, ends): (Vec<usize>, Vec<usize>) =
             (0..inputs.len()).partition(|&i| inputs[i].wanted == LogitsRequest::Each && inputs[i].tokens.len() > 1);
-        let of_ends: Vec<_> =
-            ends.iter().map(|&i| SeqTokens { seq: inputs[i].seq, tokens: inputs[i].tokens }).collect();
+        let of_ends: Vec<_> = ends.iter().map(|&i| inputs[i]).collect();
         self.run_batch(&of_ends, &mut |i, logits| {
             let i = ends[i];
             if inputs[i].wanted != LogitsRequest::Nothing {
@@ -261,9 +271,6 @@ impl<X: Executor> PairRunner<X> {
         Ok(())
     }
 }
-
-/// Sequences that a scheduler may have at once: each has rows of its own, for the whole context.
-const MOST_SEQUENCES: usize = 16;
 
 fn unsupported(what: &str) -> EngineError {
     EngineError::Unsupported { what: format!("{what} with fused graphs, whose rows are positions"), hint: "" }

@@ -1,8 +1,8 @@
 //! Which graph a step takes, from numbers alone: pure.
 //!
 //! *Rules*: the smallest N that takes the largest chunk; a request is put into a graph only if its rows and the new ones fit that graph's past,
-//! so nothing is cut; a decode row that does not fit runs alone, where the past is longest; a prompt too long for every fused graph goes on
-//! token by token there. *Units*: rows.
+//! so nothing is cut; a decode row that does not fit runs alone, where the past is longest; so does a prompt's last token without a decode row,
+//! and a prompt too long for every fused graph goes on token by token there. *Units*: rows.
 
 use super::PairConfig;
 
@@ -82,7 +82,7 @@ pub fn next_step(limits: &PairLimits, prompt: Option<(usize, usize)>, decode: Op
     if decode.is_some() {
         return Some(PairStep::Decode);
     }
-    match best(&|_| true) {
+    match best(&|_| rest > 1) {
         Some((graph, chunk)) => Some(PairStep::Fused { graph, chunk, decodes: false }),
         None => Some(PairStep::PromptToken),
     }
@@ -111,6 +111,11 @@ mod tests {
         assert_eq!(step(Some((0, 15)), Some(52)), fused(1, 7, true));
         assert_eq!(step(Some((0, 15)), Some(60)), Some(PairStep::Decode));
         assert_eq!(step(Some((60, 2)), None), Some(PairStep::PromptToken));
+        // One token is narrower still, unless a decode row is beside it.
+        assert_eq!(
+            (step(Some((9, 1)), None), step(Some((9, 1)), Some(5))),
+            (Some(PairStep::PromptToken), fused(0, 1, true))
+        );
         assert_eq!(
             (step(None, Some(62)), step(Some((3, 0)), None), step(None, None)),
             (Some(PairStep::Decode), None, None)
@@ -159,7 +164,7 @@ mod tests {
                     }
                     PairStep::Decode => prop_assert!(decode.take().is_some()),
                     PairStep::PromptToken => {
-                        prop_assert!(limits.totals.iter().all(|&t| n_past >= limits.capacity(t)));
+                        prop_assert!(rest == 1 || limits.totals.iter().all(|&t| n_past >= limits.capacity(t)));
                         (n_past, rest) = (n_past + 1, rest - 1);
                     }
                 }

@@ -133,13 +133,13 @@ impl<X: Executor> PairRunner<X> {
         self.sequences.iter().filter(|s| s.store.is_some()).count()
     }
 
-    /// Runs one step: the first tokens of `prompt`, as many as the step says, and the first of `decode`. Logits of the chunk's last
+    /// Runs one step: the first tokens of `prompt`, as many as the step says, and the first of `decode`, another sequence's. Logits of the chunk's last
     /// token and of the decode row are in [`Self::logits`] then.
     ///
     /// # Errors
     ///
     /// [`EngineError::Execute`], [`EngineError::NotFinite`], [`EngineError::Kv`]: no sequence has changed.
-    pub fn run_step(
+    pub(super) fn run_step(
         &mut self,
         step: PairStep,
         prompt: Option<(SeqId, &[TokenId])>,
@@ -231,5 +231,6 @@ impl<X: Executor> PairRunner<X> {
 
 /// A number that no sequence has.
 pub(super) fn no_sequence(seq: SeqId) -> EngineError {
+    const { assert!(SeqId::COUNT == 64) };
     EngineError::Config { what: "the number of a sequence", expected: "0 to 63", found: seq.0.to_string() }
 }

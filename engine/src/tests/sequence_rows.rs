@@ -18,7 +18,7 @@ const VARIANTS: &[(usize, usize)] = &[(1, 64), (4, 64), (8, 64)];
 fn logits_come_for_the_rows_that_ask() {
     let mut engine = engine(Form::plain(VARIANTS), &config());
     let (prompt, draft, piece) = (ids(&[3, 4]), ids(&[5, 6, 7]), ids(&[8, 9]));
-    let rows = |seq, tokens, wanted| SeqRows { seq: SeqId(seq), tokens, wanted };
+    let rows = |seq, tokens, wanted| SeqRows { seq: SeqId(seq), tokens, wanted, prompt: false };
     let inputs = [
         rows(0, &prompt, LogitsRequest::Last),
         rows(1, &draft, LogitsRequest::Each),
@@ -63,7 +63,7 @@ proptest! {
             given[which].extend(&tokens);
             let mut found = Vec::new();
             let tokens = ids(&tokens);
-            let input = SeqRows { seq, tokens: &tokens, wanted: LogitsRequest::Last };
+            let input = SeqRows { seq, tokens: &tokens, wanted: LogitsRequest::Last, prompt: false };
             engine.process_mixed(&[input], &mut |_, _, row| found = row.to_vec()).expect("it runs");
             prop_assert_eq!(found, truth(&engine, &given[which]));
         }

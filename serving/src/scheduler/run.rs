@@ -15,20 +15,10 @@ impl Scheduler {
     pub(super) fn run(&mut self, planned: &[TickRows], now_us: u64) -> Result<Vec<TickRows>, ServeError> {
         let n_rows: usize = planned.iter().map(|rows| rows.n).sum();
         while self.together && self.rows().free() < n_rows && self.forget_idle() {}
-        let prefill_only = self.options.prefill_only;
-        let mut ran = Vec::with_capacity(planned.len());
-        let mut rows = Vec::with_capacity(planned.len());
-        for &planned in planned {
-            let Some(at) = self.active.iter().position(|request| request.id.0 == planned.id) else { continue };
-            let request = &self.active[at];
-            let most = if planned.prefill { request.n_todo() } else { request.n_todo() + request.draft.len() };
-            // What was restored or shared meanwhile need not be processed.
-            let n = planned.n.min(most);
-            if n == 0 || !request.runs() {
-                continue;
-            }
-            ran.push(TickRows { n, ..planned });
-            rows.push(StepRows::of(request, at, n, prefill_only));
+        let (mut ran, mut rows) = self.step_of(planned);
+        if self.pairs {
+            ran = self.fitting_one_execution(ran, &rows);
+            (ran, rows) = self.step_of(&ran);
         }
         if rows.is_empty() {
             return Ok(ran);
@@ -65,6 +55,34 @@ impl Scheduler {
         Ok(ran)
     }
 
+    /// The planned rows as far as their requests still want them.
+    fn step_of(&self, planned: &[TickRows]) -> (Vec<TickRows>, Vec<StepRows>) {
+        let wanted = |planned: &TickRows| {
+            let at = self.active.iter().position(|request| request.id.0 == planned.id && request.runs())?;
+            let request = &self.active[at];
+            let most = if planned.prefill { request.n_todo() } else { request.n_todo() + request.draft.len() };
+            // What was restored or shared meanwhile need not be processed.
+            let n = planned.n.min(most);
+            let rows = || (TickRows { n, ..*planned }, StepRows::of(request, at, n, self.options.prefill_only));
+            (n > 0).then(rows)
+        };
+        planned.iter().filter_map(wanted).unzip()
+    }
+
+    /// What one execution takes of a step of two: a prompt that does not fit beside a reply, as both are long, has every second tick.
+    fn fitting_one_execution(&mut self, ran: Vec<TickRows>, rows: &[StepRows]) -> Vec<TickRows> {
+        let Some(model) = self.model.sequences() else { return ran };
+        let counts = step::n_of_first(model, &self.active, rows);
+        let waits = ran.iter().zip(&counts).any(|(rows, n)| rows.prefill && *n == 0);
+        if waits && !self.had_prefill {
+            let prompts: Vec<TickRows> = ran.into_iter().filter(|rows| rows.prefill).collect();
+            let (prompts, rows) = self.step_of(&prompts);
+            return self.fitting_one_execution(prompts, &rows);
+        }
+        let fitting = ran.into_iter().zip(counts).map(|(rows, n)| TickRows { n, ..rows });
+        fitting.filter(|rows| rows.n > 0).collect()
+    }
+
     fn run_one_by_one(
         &mut self,
         ran: &[TickRows],
@@ -82,6 +100,10 @@ impl Scheduler {
             let model = sequences(&mut *self.model)?;
             match step::run(model, &mut self.active, &mut alone) {
                 Ok(()) => self.apply(alone.into(), now_us, failed),
+                Err(error @ EngineError::Stopped { .. }) => {
+                    self.follow_model();
+                    return Err(error.into());
+                }
                 Err(error) => {
                     self.follow_model();
                     failed.push((self.active[at].id, error.into()));
@@ -108,7 +130,12 @@ impl Scheduler {
                         request.last_us = now_us;
                     }
                     let prompt_done = was_prompt && request.n_done >= request.reply.n_prompt();
-                    if prompt_done && let (Some(stored), Some(seq)) = (&mut self.stored, request.seq) {
+                    // One of which the store had all but the last token is there already.
+                    let is_new = request.n_stored + 1 < request.reply.n_prompt();
+                    if prompt_done
+                        && is_new
+                        && let (Some(stored), Some(seq)) = (&mut self.stored, request.seq)
+                    {
                         stored.keep(model, seq, request.reply.n_prompt());
                     }
                 }
@@ -119,13 +146,33 @@ impl Scheduler {
         }
     }
 
-    /// After a failure: requests stand where the model's sequences do. What is gone is processed again.
+    /// After a failure: requests stand where the model's sequences do. What is gone is processed again, and so is the last token of a
+    /// request whose logits were not looked at.
     fn follow_model(&mut self) {
+        let together = self.together;
         let Some(model) = self.model.sequences() else { return };
         for request in &mut self.active {
             let Some(seq) = request.seq else { continue };
-            request.n_done =
-                model.transcript_of(seq).map_or(0, |transcript| transcript.len()).min(request.reply.history().len());
+            let (n_past, common) = model.transcript_of(seq).map_or((0, 0), |transcript| {
+                let same =
+                    transcript.tokens().iter().zip(request.reply.history()).take_while(|(own, token)| own == token);
+                (transcript.len(), same.count())
+            });
+            request.n_done = common.min(request.reply.history().len().saturating_sub(1));
+            if n_past > request.n_done {
+                let cut = match together {
+                    true => model.remove(seq, request.n_done..usize::MAX).map(drop),
+                    false => model.rewind(request.n_done),
+                };
+                if let Err(error) = cut {
+                    tracing::warn!(%error, "rows of a step that was left cannot be removed: the request begins again");
+                    request.n_done = 0;
+                    let emptied = if together { model.remove(seq, 0..usize::MAX).map(drop) } else { model.reset() };
+                    if let Err(error) = emptied {
+                        tracing::error!(%error, "the rows of a sequence cannot be freed");
+                    }
+                }
+            }
             request.draft.clear();
             request.settle();
         }

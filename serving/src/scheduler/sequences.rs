@@ -4,7 +4,8 @@
 
 use std::time::Instant;
 
-use engine::SeqId;
+use engine::{EngineError, SeqId, Snapshot};
+use genie_types::TokenId;
 use kvmanager::plan::serve::Phase;
 
 use super::{Scheduler, sequences};
@@ -18,7 +19,10 @@ impl Scheduler {
         let Some(seq) = self.free_sequence() else { return };
         let mut n_done = 0;
         if let Some(snapshot) = self.active[at].snapshot.take() {
-            n_done = self.restore(seq, &snapshot);
+            n_done = self.restore(seq, &snapshot).unwrap_or_else(|error| {
+                tracing::warn!(%error, "parked rows cannot be put back: they are computed again");
+                0
+            });
         }
         if n_done == 0 {
             n_done = self.share(seq, at);
@@ -37,45 +41,56 @@ impl Scheduler {
         self.events.push(Event::Started { id: request.id, n_shared: n_done });
     }
 
-    /// Puts parked rows back; 0 if they cannot be, and everything is processed again.
-    fn restore(&mut self, seq: SeqId, snapshot: &engine::Snapshot) -> usize {
+    /// Puts rows into an empty sequence; idle ones make room. Returns how many there are. After a failure the sequence is empty.
+    fn restore(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<usize, EngineError> {
         let n = snapshot.tokens().len();
-        while self.rows().free() < n && self.forget_idle() {}
+        while self.together && self.rows().free() < n && self.forget_idle() {}
         let done = if self.together {
             sequences(&mut *self.model).and_then(|model| model.restore_sequence(seq, snapshot))
         } else {
             self.idle.clear();
             self.model.restore_snapshot(snapshot)
         };
-        match done {
-            Ok(()) => n,
-            Err(error) => {
-                tracing::warn!(%error, "parked rows cannot be put back: they are computed again");
-                0
-            }
+        if let Err(error) = done {
+            self.forget(seq);
+            return Err(error);
         }
+        Ok(n)
     }
 
     /// Lets a request begin with the rows of another sequence, or of the store; returns how many tokens it then has.
     fn share(&mut self, seq: SeqId, at: usize) -> usize {
         let prompt = self.active[at].reply.history().to_vec();
-        if !self.together {
-            return self.go_on_alone(&prompt);
+        let found = if self.together { self.longest_of_others(seq, &prompt) } else { None };
+        let better_than = match (&found, self.together) {
+            (Some((_, n)), _) => *n,
+            (None, true) => 0,
+            (None, false) => self.common_alone(&prompt),
+        };
+        let n = self.restore_stored(seq, &prompt, better_than);
+        if n > 0 {
+            self.active[at].n_stored = n;
+            return n;
+        }
+        match found {
+            Some((src, n)) => self.share_rows_of(src, seq, n),
+            None if !self.together => self.go_on_alone(better_than),
+            None => 0,
+        }
+    }
+
+    /// The sequence, idle or of a request that runs, that begins most like a prompt.
+    fn longest_of_others(&mut self, seq: SeqId, prompt: &[TokenId]) -> Option<(SeqId, usize)> {
+        if !self.options.share_prefixes {
+            return None;
         }
         let running = self.active.iter().filter_map(|request| request.seq);
         let candidates: Vec<SeqId> = self.idle.iter().copied().chain(running).filter(|other| *other != seq).collect();
-        let Ok(model) = sequences(&mut *self.model) else { return 0 };
-        let found =
-            if self.options.share_prefixes { prefix::longest(model, candidates.into_iter(), &prompt) } else { None };
-        let better_than = found.map_or(0, |(_, n)| n);
-        if let Some(stored) = &mut self.stored {
-            let n = stored.restore(model, seq, &prompt, better_than);
-            if n > 0 {
-                return n;
-            }
-        }
-        let Some((src, n)) = found else { return 0 };
-        match model.share(src, seq, 0..n) {
+        prefix::longest(self.model.sequences()?, candidates.into_iter(), prompt)
+    }
+
+    fn share_rows_of(&mut self, src: SeqId, seq: SeqId, n: usize) -> usize {
+        match sequences(&mut *self.model).and_then(|model| model.share(src, seq, 0..n)) {
             Ok(()) => {
                 // It was of use: others go first.
                 if let Some(place) = self.idle.iter().position(|idle| *idle == src) {
@@ -91,13 +106,44 @@ impl Scheduler {
         }
     }
 
-    /// The only sequence there is: what it has in common with the prompt stays.
-    fn go_on_alone(&mut self, prompt: &[genie_types::TokenId]) -> usize {
+    /// Begins with the longest stored prefix that has more than `better_than` tokens, if there is room for it: returns how many tokens
+    /// the sequence then has. The last token of the prompt is processed in any case.
+    fn restore_stored(&mut self, seq: SeqId, prompt: &[TokenId], better_than: usize) -> usize {
+        let Some(stored) = &mut self.stored else { return 0 };
+        let Some(model) = self.model.sequences() else { return 0 };
+        let Some(snapshot) = stored.find(model, prompt, better_than) else { return 0 };
+        let (n, most) = (snapshot.tokens().len(), prompt.len() - 1);
+        if self.together && self.rows().free() + self.idle_rows() < n {
+            return 0;
+        }
+        let restored = self.restore(seq, &snapshot).and_then(|n| {
+            match self.together {
+                true if n > most => sequences(&mut *self.model)?.remove(seq, most..usize::MAX).map(drop)?,
+                false if n > most => self.model.rewind(most)?,
+                _ => {}
+            }
+            Ok(n.min(most))
+        });
+        restored.unwrap_or_else(|error| {
+            self.forget(seq);
+            if let Some(stored) = &mut self.stored {
+                stored.leave_aside(&error);
+            }
+            0
+        })
+    }
+
+    /// Tokens at the beginning of a prompt that the only sequence has, and that can stay.
+    fn common_alone(&self, prompt: &[TokenId]) -> usize {
+        let transcript = self.model.transcript();
+        let plain = transcript.is_plain() && self.options.share_prefixes;
+        if plain { transcript.common_prefix(&prompt[..prompt.len().saturating_sub(1)]) } else { 0 }
+    }
+
+    /// The only sequence there is goes back to its first `common` tokens.
+    fn go_on_alone(&mut self, common: usize) -> usize {
         self.idle.clear();
-        let common = self.model.transcript().tokens().iter().zip(prompt).take_while(|(a, b)| a == b).count();
-        let common = common.min(prompt.len().saturating_sub(1));
-        let plain = self.model.transcript().is_plain() && self.options.share_prefixes;
-        if plain && self.model.rewind(common).is_ok() {
+        if common > 0 && self.model.rewind(common).is_ok() {
             return common;
         }
         if let Err(error) = self.model.reset() {

@@ -3,7 +3,7 @@
 //! A slot is a sequence with tokens, of a request that runs or of one that is over and whose rows are kept for prompts that begin
 //! alike. *Invariant*: a slot of a request that runs is only looked at and saved.
 
-use engine::{SeqId, Snapshot};
+use engine::{EngineError, SeqId, Snapshot};
 use kvmanager::plan::serve::Phase;
 
 use super::{Scheduler, sequences};
@@ -64,14 +64,18 @@ impl Scheduler {
                 found,
             });
         }
+        // What can be refused is, before the slot loses what it holds.
+        if let Ok(schema) = self.model.cache_schema() {
+            snapshot.check_model(schema.model).map_err(EngineError::from)?;
+        }
+        let free = if self.together { self.rows().free() + self.idle_rows() } else { self.rows().total };
+        if free < n {
+            let (expected, found) = (format!("{n} free rows"), free.to_string());
+            return Err(ServeError::Slot { slot: seq.0, expected, found });
+        }
         self.erase_slot(seq)?;
         if self.together {
             while self.rows().free() < n && self.forget_idle() {}
-            let free = self.rows().free();
-            if free < n {
-                let (expected, found) = (format!("{n} free rows"), free.to_string());
-                return Err(ServeError::Slot { slot: seq.0, expected, found });
-            }
             sequences(&mut *self.model)?.restore_sequence(seq, snapshot)?;
         } else {
             self.model.restore_snapshot(snapshot)?;

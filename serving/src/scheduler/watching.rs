@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use engine::GroupCells;
-use kvmanager::plan::serve::Tick;
+use kvmanager::plan::serve::{Tick, TickRows};
 
 use super::Scheduler;
 use crate::{RowsOfStep, TickEvent, TickWatch};
@@ -49,8 +49,14 @@ impl Scheduler {
         })
     }
 
-    pub(crate) fn end_watch(&mut self, step: Option<WatchedStep>, at_us: u64) {
+    /// `ran`: the rows of the step that ran, which may be fewer than were planned.
+    pub(crate) fn end_watch(&mut self, step: Option<WatchedStep>, ran: &[TickRows], at_us: u64) {
         let Some(WatchedStep { began, n_graphs, width, us_predicted, rows }) = step else { return };
+        let of_ran = |rows: RowsOfStep| {
+            let n = ran.iter().find(|ran| ran.id == rows.request.0)?.n;
+            Some(RowsOfStep { n, ..rows })
+        };
+        let rows: Vec<_> = rows.into_iter().filter_map(of_ran).collect();
         let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let counts = self.counts();
         let n_rows: usize = rows.iter().map(|rows| rows.n).sum();

@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use dialog::config::ContextSettings;
 use dialog::{RequestBase, RequestSettings, SamplerSettings, Tokenizer};
 use engine::{
     EngineError, LogitsRequest, Overflow, RowBudget, SeqId, SeqRows, SeqTokens, SequenceModel, Snapshot, StepLog,
-    TokenModel, Transcript, TreeRow,
+    StopFlag, TokenModel, Transcript, TreeRow,
 };
 use genie_types::TokenId;
 use session_store::{SavedSequence, SavedToken};
@@ -33,6 +34,10 @@ pub struct Fake {
     /// Every `n` steps one fails although nothing is wrong with it, and all sequences are lost.
     lose_every: Option<usize>,
     n_steps: usize,
+    /// While it is set no step runs.
+    pub stop: StopFlag,
+    /// Steps that were asked for, also those that did not run.
+    pub n_asked: Arc<AtomicUsize>,
     logits: Vec<f32>,
     steps: StepLog,
 }
@@ -48,6 +53,8 @@ impl Fake {
             together: true,
             lose_every: None,
             n_steps: 0,
+            stop: StopFlag::default(),
+            n_asked: Arc::default(),
             logits: vec![0.0; VOCAB],
             steps: StepLog::new(vec![], 0),
         }
@@ -117,7 +124,7 @@ impl TokenModel for Fake {
         Some(self)
     }
     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
-        let rows = SeqRows { seq: SeqId(0), tokens, wanted: LogitsRequest::Last };
+        let rows = SeqRows { seq: SeqId(0), tokens, wanted: LogitsRequest::Last, prompt: false };
         self.process_mixed(&[rows], &mut |_, _, _| ())?;
         self.compute(SeqId(0));
         Ok(&self.logits)
@@ -157,8 +164,10 @@ impl SequenceModel for Fake {
     ) -> Result<(), EngineError> {
         let last = |input: &SeqTokens<'_>| (input.seq, input.tokens.to_vec());
         let owned: Vec<_> = inputs.iter().map(last).collect();
-        let rows: Vec<_> =
-            owned.iter().map(|(seq, tokens)| SeqRows { seq: *seq, tokens, wanted: LogitsRequest::Last }).collect();
+        let rows: Vec<_> = owned
+            .iter()
+            .map(|(seq, tokens)| SeqRows { seq: *seq, tokens, wanted: LogitsRequest::Last, prompt: false })
+            .collect();
         self.process_mixed(&rows, &mut |input, _, logits| each(input, logits))
     }
     fn process_mixed(
@@ -167,6 +176,10 @@ impl SequenceModel for Fake {
         each: &mut dyn FnMut(usize, usize, &[f32]),
     ) -> Result<(), EngineError> {
         assert!(self.together || inputs.iter().all(|input| input.seq == SeqId(0)), "one sequence at a time");
+        self.n_asked.fetch_add(1, Ordering::Relaxed);
+        if self.stop.is_set() {
+            return Err(EngineError::Stopped { n_processed: 0, n_new: inputs.len() });
+        }
         self.n_steps += 1;
         if self.lose_every.is_some_and(|n| self.n_steps.is_multiple_of(n)) {
             self.reset()?;
@@ -205,10 +218,12 @@ impl SequenceModel for Fake {
     fn rows(&self) -> RowBudget {
         RowBudget { total: self.capacity, used: self.distinct() }
     }
-    fn own_rows(&self, seq: SeqId) -> usize {
-        let others: BTreeSet<_> =
-            self.rows.iter().filter(|(own, _)| **own != seq.0).flat_map(|(_, rows)| rows).collect();
-        self.rows.get(&seq.0).map_or(0, |rows| rows.iter().filter(|row| !others.contains(row)).count())
+    fn own_rows(&self, seqs: &[SeqId]) -> usize {
+        let of = |own: bool| {
+            let rows = self.rows.iter().filter(move |(seq, _)| seqs.contains(&SeqId(**seq)) == own);
+            rows.flat_map(|(_, rows)| rows).collect::<BTreeSet<_>>()
+        };
+        of(true).difference(&of(false)).count()
     }
     fn widths(&self) -> Vec<usize> {
         vec![1, 4, 16]

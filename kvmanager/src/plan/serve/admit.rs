@@ -7,13 +7,9 @@ use super::{Phase, ServeRequest, ServeRules, ServeState};
 pub(super) fn queue<'a>(state: &ServeState<'a>, rules: &ServeRules) -> Vec<&'a ServeRequest> {
     let waits = |request: &&ServeRequest| matches!(request.phase, Phase::Waiting | Phase::Parked);
     let mut queue: Vec<_> = state.requests.iter().filter(waits).collect();
-    let rank = |request: &ServeRequest| {
-        let age = state.now_us.saturating_sub(request.arrived_us).checked_div(rules.ageing_us).unwrap_or(0);
-        i64::from(request.priority).saturating_add(i64::try_from(age).unwrap_or(i64::MAX))
-    };
     queue.sort_by_key(|request| match request.phase {
         Phase::Parked => (0, 0, request.started, request.id),
-        _ => (1, -rank(request), request.arrived_us, request.id),
+        _ => (1, -request.rank(state.now_us, rules.ageing_us), request.arrived_us, request.id),
     });
     queue
 }

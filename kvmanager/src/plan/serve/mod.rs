@@ -61,6 +61,14 @@ pub struct ServeRequest {
     pub last_us: u64,
 }
 
+impl ServeRequest {
+    /// Its priority, and one step more for each `ageing_us` that it has waited; 0 for none.
+    pub fn rank(&self, now_us: u64, ageing_us: u64) -> i64 {
+        let age = now_us.saturating_sub(self.arrived_us).checked_div(ageing_us).unwrap_or(0);
+        i64::from(self.priority).saturating_add(i64::try_from(age).unwrap_or(i64::MAX))
+    }
+}
+
 /// All that a tick depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeState<'a> {
