@@ -100,6 +100,29 @@ fn busy_threads_beside_a_test_are_in_the_record() {
     assert!(records(&done(bench(cache.path(), &args))).iter().all(|record| record.get("disturb").is_none()));
 }
 
+/// The number in each line is that of threads that ran at the end of the test, or of the profile.
+#[test]
+fn busy_threads_are_there_in_profiles_tables_and_columns() {
+    let cache = tempfile::tempdir().unwrap();
+    let args = ["--pp", "8", "--tg", "2", "--reps", "1", "--threads", "1", "--disturb", "2"];
+    let of = |more: &[&str]| done(bench(cache.path(), &[&args[..], more].concat()));
+    let records = records(&of(&["--profile", "--json"]));
+    let (profile, rates): (Vec<&Value>, Vec<&Value>) = records.iter().partition(|r| r["test"] == "profile");
+    assert!(rates.len() == 2 && profile.len() > 4, "{records:?}");
+    assert!(records.iter().all(|record| record["disturb"] == 2), "{records:?}");
+    let isa = qnn_host::kernels::Isa::detect().name();
+    let output = of(&["--profile"]);
+    let table = stdout(&output);
+    assert!(table.lines().next().unwrap().ends_with(&format!("({isa}), beside 2 busy threads")), "{table}");
+    assert!(table.contains("a step of tg2, beside 2 busy threads"), "{table}");
+    let output = of(&["-o", "md"]);
+    let table = stdout(&output);
+    assert!(table.starts_with("| bundle | backend | isa | threads | disturb | test |"), "{table}");
+    assert!(table.lines().nth(2).unwrap().contains(&format!("| {isa} | 1 | 2 | pp8 |")), "{table}");
+    assert!(stdout(&of(&["-o", "csv"])).lines().next().unwrap().contains(",isa,threads,disturb,test,"));
+    assert!(stdout(&of(&["-o", "sql"])).contains("threads REAL, disturb REAL, test TEXT"));
+}
+
 #[test]
 fn limits_come_first_and_rates_are_shares_of_them() {
     let cache = tempfile::tempdir().unwrap();
@@ -114,8 +137,15 @@ fn limits_come_first_and_rates_are_shares_of_them() {
         let want = record[rate].as_f64().unwrap() / limit["max"].as_f64().unwrap();
         assert!((record["share"].as_f64().unwrap() / want - 1.0).abs() < 1e-9, "{record}");
     };
-    share(&records[2 * n], "gop_s", &records[n + 1]);
-    share(&records[2 * n + 1], "gb_s", &records[n]);
+    let (prompt, decode) = (&records[2 * n], &records[2 * n + 1]);
+    // A prompt of fewer than 64 tokens is computed without tiles.
+    share(prompt, "gop_s", &records[n + 1]);
+    assert!(prompt.get("limit_before").is_none() && prompt.get("limit_after").is_none(), "{prompt}");
+    let number = |key: &str| decode[key].as_f64().unwrap_or_else(|| panic!("{key}: {decode}"));
+    let (before, after) = (number("limit_before"), number("limit_after"));
+    assert!(before > 0.0 && after > 0.0, "{decode}");
+    let want = number("gb_s") / ((before + after) / 2.0);
+    assert!((number("share") / want - 1.0).abs() < 1e-9, "{decode}");
 }
 
 /// What `--limits` measures on this machine.
@@ -132,7 +162,8 @@ fn limits() -> Vec<&'static str> {
 fn tables_have_heads_and_units() {
     let cache = tempfile::tempdir().unwrap();
     let args = ["--pp", "8", "--tg", "2", "--fill", "0,9", "--reps", "1", "--threads", "1"];
-    let head = "test ms tokens/s min .. max GB/s Gop/s share\n";
+    let machine = form(&format!("1 thread of {}", machine(cache.path())));
+    let head = &format!("{machine}test ms tokens/s min .. max GB/s Gop/s share\n");
     let plain = form(stdout(&done(bench(cache.path(), &args))));
     assert_eq!(plain, format!("{head}pp8 0 0 0 .. 0 - 0 -\ntg2 0 0 0 .. 0 0 - -\ntg2@9 0 0 0 .. 0 0 - -\n"));
     let limited = form(stdout(&done(bench(cache.path(), &[&args[..], &["--limits"]].concat()))));
@@ -142,6 +173,13 @@ fn tables_have_heads_and_units() {
         limited,
         format!("{limits}\n{head}pp8 0 0 0 .. 0 - 0 0 %\ntg2 0 0 0 .. 0 0 - 0 %\ntg2@9 0 0 0 .. 0 0 - 0 %\n")
     );
+}
+
+/// The processor and its vector unit, as JSON tells them.
+fn machine(cache: &Path) -> String {
+    let records = records(&done(bench(cache, &["--pp", "8", "--tg", "1", "--reps", "1", "--json"])));
+    let of = |key: &str| records[0]["machine"][key].as_str().unwrap();
+    format!("{} ({})", of("cpu"), of("isa"))
 }
 
 #[test]

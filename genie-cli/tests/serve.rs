@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 struct Server {
     child: Child,
     address: String,
+    /// What it said before it listened.
+    said: Vec<String>,
     lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
 }
 
@@ -25,8 +27,14 @@ fn serve_with(args: &[&str], variables: &[(&str, &std::ffi::OsStr)]) -> Server {
     command.args(["serve", "--port", "0", "--threads", "1"]).args(args).env_remove("GENIE_LOG");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let address = lines.by_ref().find_map(|line| Some(line.unwrap().strip_prefix("serving on http://")?.to_owned()));
-    Server { child, address: address.expect("it says where it listens"), lines }
+    let mut said = Vec::new();
+    let address = lines.by_ref().find_map(|line| {
+        let line = line.unwrap();
+        let address = line.strip_prefix("serving on http://").map(str::to_owned);
+        said.push(line);
+        address
+    });
+    Server { child, address: address.expect("it says where it listens"), said, lines }
 }
 
 impl Server {
@@ -75,6 +83,45 @@ fn sigterm_finishes_what_runs() {
     let log: Vec<Value> = server.lines.by_ref().filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).collect();
     assert_eq!(log.iter().filter(|line| line["path"] == "/v1/chat/completions" && line["status"] == 200).count(), 2);
     assert!(log.iter().all(|line| line["id"].as_str().is_some_and(|id| id.starts_with("req_"))));
+}
+
+/// Widths are chosen by measured times where a target is given; the reply is the same however steps are filled.
+#[test]
+fn flags_say_how_requests_share_the_model() {
+    let request = json!({"messages": [{"role": "user", "content": "ROMEO:"}], "max_tokens": 12, "temperature": 0});
+    let reply = |args: &[&str]| {
+        let server = serve(args);
+        let timed = server.said.iter().find(|line| line.starts_with("timed a step of each width, in ms: 1 rows "));
+        let timed = timed.is_some_and(|line| line.contains("32 rows"));
+        let text = all(server.chat(&request));
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        server.signal();
+        let body: Value = serde_json::from_str(text.rsplit_once("\r\n\r\n").unwrap().1).unwrap();
+        (timed, body["choices"][0]["message"]["content"].as_str().unwrap().to_owned())
+    };
+    let (timed, plain) = reply(&[]);
+    assert!(!timed && !plain.is_empty());
+    let flags = [
+        ["--target-ms", "40"],
+        ["--policy", "alternating-batched"],
+        ["--chunk", "4"],
+        ["--reserve", "8"],
+        ["--parking", "recompute"],
+        ["--ageing-ms", "0"],
+        ["--turn", "0"],
+        ["--queue", "3"],
+    ];
+    assert_eq!(reply(&flags.concat()), (true, plain));
+    for (flags, what) in [
+        (["--policy", "random"], "expected one of one, prefill-first"),
+        (["--target-ms", "0"], "--target-ms"),
+        (["--parking", "disk"], "[possible values: snapshot, recompute]"),
+        (["--chunk", "0"], "--chunk"),
+    ] {
+        let output = Command::cargo_bin("genie").unwrap().arg("serve").args(flags).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(what), "{flags:?}: {said}");
+    }
 }
 
 #[test]

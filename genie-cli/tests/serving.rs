@@ -55,6 +55,72 @@ fn prompts_with_a_common_beginning_share_rows() {
     }
 }
 
+fn requests(file: &str) -> Vec<Value> {
+    std::fs::read_to_string(file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// One client waits for each reply, so each token of each reply has a step of its own; requests that all come at once share steps.
+#[test]
+fn a_trace_is_replayed_as_it_was_recorded() {
+    let cache = tempfile::tempdir().unwrap();
+    let (trace, open) = (cache.path().join("closed.jsonl"), cache.path().join("open.jsonl"));
+    let (trace, open) = (trace.to_str().unwrap(), open.to_str().unwrap());
+    let run = |args: &[&str]| {
+        let found =
+            records(&serve(cache.path(), &[&["--json", "--target-ms", "0", "--policies", "batched"], args].concat()));
+        assert_eq!((found.len(), &found[0]["failed"]), (1, &0.into()), "{found:?}");
+        found[0]["steps"].as_u64().unwrap()
+    };
+    let recorded = run(&["--clients", "1", "--requests", "3", "--record", trace]);
+    let lines = requests(trace);
+    assert!(
+        lines.iter().all(|line| line["loop"] == "closed" && line["client"] == 0 && line["at_ms"] == 0),
+        "{lines:?}"
+    );
+    let tokens: u64 = lines.iter().map(|line| line["reply"].as_u64().unwrap()).sum();
+    let replayed = run(&["--replay", trace]);
+    assert!(recorded >= tokens && replayed >= tokens, "{tokens} tokens in {recorded} and {replayed} steps");
+    // A file of before: without `loop`.
+    let text = std::fs::read_to_string(trace).unwrap();
+    std::fs::write(open, text.replace("\"loop\":\"closed\",", "")).unwrap();
+    assert!(run(&["--replay", open]) >= tokens);
+    std::fs::write(open, text.replace("closed", "open")).unwrap();
+    assert!(run(&["--replay", open]) < tokens);
+}
+
+#[test]
+fn documents_come_at_random_times() {
+    let cache = tempfile::tempdir().unwrap();
+    let trace = cache.path().join("t.jsonl");
+    let trace = trace.to_str().unwrap();
+    let args = ["--json", "--mix", "documents", "--rate", "40", "--requests", "4", "--policies", "batched"];
+    let found = records(&serve(cache.path(), &[&args[..], &["--record", trace]].concat()));
+    assert_eq!((&found[0]["requests"], &found[0]["failed"]), (&4.into(), &0.into()), "{}", found[0]);
+    let lines = requests(trace);
+    let of = |key: &str| lines.iter().map(|line| line[key].as_u64().unwrap()).collect::<Vec<_>>();
+    assert!(lines.iter().all(|line| line["loop"] == "open"), "{lines:?}");
+    assert_eq!(of("client"), [0, 1, 2, 3]);
+    let (at, prompts) = (of("at_ms"), of("prompt"));
+    assert!(at.is_sorted() && at[3] > at[0], "{at:?}");
+    assert!(prompts[3] > 4 * prompts[..3].iter().max().unwrap(), "the fourth is a document: {prompts:?}");
+    // No request is served before its time.
+    assert!(found[0]["seconds"].as_f64().unwrap() * 1e3 > at[3] as f64, "{}", found[0]);
+}
+
+#[test]
+fn the_table_has_percentiles_of_the_time_between_tokens() {
+    let cache = tempfile::tempdir().unwrap();
+    let output = serve(cache.path(), &["--requests", "2", "--clients", "1", "--policies", "one"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    let (head, row) = table.trim_end().rsplit_once('\n').unwrap();
+    assert!(head.contains("itl p50/p95/p99/max ms"), "{table}");
+    // Policy, seed, seconds; two times of the first token; four between tokens; two rates, goodput, padding; replies that are the same.
+    let words: Vec<&str> = row.split_whitespace().filter(|word| *word != "/").collect();
+    assert_eq!((words.len(), words[0], words[13]), (14, "one", "2/2"), "{row}");
+    let times: Vec<f64> = words[5..9].iter().map(|word| word.parse().unwrap()).collect();
+    assert!(times.is_sorted(), "{row}");
+}
+
 #[test]
 fn bad_flags_are_refused() {
     let cache = tempfile::tempdir().unwrap();
@@ -65,4 +131,6 @@ fn bad_flags_are_refused() {
     std::fs::write(&file, "{\"prompt\":3,\"reply\":2}\n{\"prompt\":0,\"reply\":2}\n").unwrap();
     let text = error(&["--replay", file.to_str().unwrap()]);
     assert!(text.contains("line 2 of the trace"), "{text}");
+    let text = error(&["--replay", file.to_str().unwrap(), "--clients", "2"]);
+    assert!(text.contains("'--replay <FILE>' cannot be used with '--clients <N>'"), "{text}");
 }

@@ -2,13 +2,13 @@
 
 mod folder;
 mod recording;
+pub mod scheduling;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use open_genie::serving::ServeOptions;
 use open_genie::{Bundle, PrefixCacheOptions};
 use server::{HttpServer, LineSink, Models, ServedModel, ServerOptions, TlsFiles};
 
@@ -20,6 +20,7 @@ use crate::exit::ExitStatus;
 use crate::outfile;
 use crate::printer::Printer;
 use folder::Limits;
+use scheduling::SchedulingArgs;
 
 /// At the end of its help.
 pub const EXAMPLES: &str = "Examples:
@@ -71,12 +72,6 @@ pub struct Args {
     /// Origin of pages that may ask, beside those of this machine; `*` for all; may be repeated.
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
-    /// Requests that run at once [default: `max-slots` of the config's `batching`, or 8].
-    #[arg(long, visible_alias = "parallel", value_name = "N", value_parser = number::at_least_one)]
-    pub slots: Option<usize>,
-    /// Requests that may wait; more are refused with status 429.
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub queue: usize,
     /// Keep the caches of prompts in this folder, and start from the longest stored prefix of a prompt.
     #[arg(long, value_name = "DIR")]
     pub prefix_cache: Option<PathBuf>,
@@ -110,6 +105,8 @@ pub struct Args {
     /// Write no line for each request.
     #[arg(long)]
     pub no_access_log: bool,
+    #[command(flatten)]
+    pub scheduling: SchedulingArgs,
     #[command(flatten)]
     pub bundle: BundleArgs,
     #[command(flatten)]
@@ -168,11 +165,8 @@ impl Args {
             let (max_bytes, min_tokens) = (self.prefix_cache_mib << 20, self.prefix_min_tokens);
             options = options.prefix_cache(PrefixCacheOptions { folder: folder.clone(), max_bytes, min_tokens });
         }
-        let model = bundle.open_either(&self.speculation.apply(options))?;
-        let step_times = model.step_times()?;
-        let of_config = model.bundle().serve_options();
-        let max_slots = self.slots.unwrap_or(of_config.max_slots);
-        let serve = ServeOptions { max_slots, max_waiting: self.queue, step_times, ..of_config };
+        let mut model = bundle.open_either(&self.speculation.apply(options))?;
+        let serve = self.scheduling.options(&mut model, printer)?;
         Ok(ServedModel::start(model.into_serving(serve)?, template)?)
     }
 

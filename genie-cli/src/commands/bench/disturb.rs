@@ -1,4 +1,6 @@
 //! `--disturb N`: threads of another program, as far as the backend can tell.
+//!
+//! *Invariant*: they run while a test and its profile are taken, and not while limits are measured.
 
 use std::hint::black_box;
 use std::io;
@@ -34,6 +36,11 @@ impl Disturbance {
         }
         Ok(disturbance)
     }
+
+    /// How many threads run.
+    pub fn n_threads(&self) -> usize {
+        self.threads.iter().filter(|thread| !thread.is_finished()).count()
+    }
 }
 
 impl Drop for Disturbance {
@@ -42,5 +49,49 @@ impl Drop for Disturbance {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Of the threads of this process with that name: clock ticks of processor time (user and system) that each has used.
+    fn ticks_of(name: &str) -> Vec<u64> {
+        let ticks = |task: &Path| -> Option<u64> {
+            let stat = fs::read_to_string(task.join("stat")).ok()?;
+            // `pid (name) state ...`: times are the 14th and 15th field, the 12th and 13th behind the name.
+            let (head, tail) = stat.rsplit_once(") ")?;
+            let fields: Vec<&str> = tail.split(' ').collect();
+            let time = |at: usize| fields.get(at)?.parse::<u64>().ok();
+            head.ends_with(&format!("({name}")).then_some(time(11)? + time(12)?)
+        };
+        let tasks = fs::read_dir("/proc/self/task").unwrap();
+        tasks.filter_map(|task| ticks(&task.ok()?.path())).collect()
+    }
+
+    #[test]
+    fn each_thread_uses_processor_time_until_it_is_dropped() {
+        let disturbance = Disturbance::start(2).unwrap();
+        assert_eq!(disturbance.n_threads(), 2);
+        let names = ["disturb-0", "disturb-1"];
+        let used = || names.iter().all(|name| ticks_of(name).iter().any(|ticks| *ticks > 0));
+        let began = Instant::now();
+        while !used() {
+            let found = names.map(ticks_of);
+            assert!(began.elapsed() < Duration::from_secs(60), "no processor time is used: {found:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(disturbance);
+        assert_eq!(names.map(ticks_of), [[0; 0]; 2], "threads are left");
+    }
+
+    #[test]
+    fn none_are_started_where_none_are_wanted() {
+        assert_eq!(Disturbance::start(0).unwrap().n_threads(), 0);
     }
 }

@@ -74,9 +74,15 @@ pub fn tests(args: &Args, limit: usize) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-/// Runs a test once to warm up, then `reps` times; the seconds of each.
-pub fn run(test: &Test, engine: &mut dyn TokenModel, reps: usize) -> Result<Vec<f64>> {
+/// Empties the cache and fills it as the test wants it: all that takes long before [`run`].
+pub fn prepare(test: &Test, engine: &mut dyn TokenModel) -> Result<()> {
     engine.reset()?;
+    let tokens = arbitrary_of(engine.vocab_size(), engine.context_size());
+    ready(test, engine, &tokens).map(drop)
+}
+
+/// Runs a prepared test once to warm up, then `reps` times; the seconds of each.
+pub fn run(test: &Test, engine: &mut dyn TokenModel, reps: usize) -> Result<Vec<f64>> {
     let tokens = arbitrary_of(engine.vocab_size(), engine.context_size());
     let mut seconds = Vec::with_capacity(reps);
     for run in 0..=reps {

@@ -34,8 +34,9 @@ use crate::outfile;
 use crate::printer::Printer;
 use disturb::Disturbance;
 use measure::Test;
-use record::{Record, RunMetadata};
-use roofline::Roofline;
+use profile::OpTime;
+use record::{Measured, Record, RunMetadata};
+use roofline::{ReadGauge, ReadLimit, Roofline};
 use weight_traffic::WeightTraffic;
 
 /// Tokens before the replies of `--spec-accept`.
@@ -71,10 +72,11 @@ pub struct Args {
     /// Measured runs per test, after one warm-up run.
     #[arg(long, default_value_t = 5, value_parser = number::count)]
     pub reps: usize,
-    /// Also measure peak memory bandwidth and compute with the same thread count, and report rates as a percentage of peak.
+    /// Also measure peak memory bandwidth and compute with the same thread count, and report rates as a percentage of peak. Bandwidth is
+    /// measured again before and after each decode test, whose percentage is of the mean of the two.
     #[arg(long, conflicts_with = "calibrate")]
     pub limits: bool,
-    /// Keep this many other threads busy meanwhile: how much a program beside it costs. Limits are measured without them.
+    /// Keep this many other threads busy meanwhile: how much a program beside it costs; profiles and traces too. Limits are measured without them.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024), hide_default_value = true, conflicts_with_all = ["calibrate", "spec_accept", "serve"])]
     pub disturb: u16,
     /// Print the time of each op per step of each test; runs each test again.
@@ -151,7 +153,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if args.serving.serve {
         return serve::run(&args.serving, model, args.reps, args.json, printer);
     }
-    let metadata = RunMetadata::new(&model, args.disturb.into())?;
+    let metadata = RunMetadata::new(&model)?;
     let weights = WeightTraffic::of(&model)?;
     if !args.spec_accept.is_empty() {
         let mut out = output::Output::new(printer, args.json);
@@ -173,16 +175,15 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     #[cfg(feature = "plot")]
     let mut plot = plot::Plot::default();
     let mut n_done = 0;
-    let disturbance = Disturbance::start(args.disturb.into()).context("starting the threads of `--disturb`")?;
     for test in &tests {
         if !printer.has_reader() && !args.writes_files() {
             return Ok(ExitStatus::Done);
         }
-        let seconds = match measure::run(test, model.token_model(), args.reps) {
+        let measured = match run_test(test, &mut model, &roofline, args) {
             Err(error) if failure::is_stop(&error) => break,
-            seconds => seconds?,
+            measured => measured?,
         };
-        let record = Record::new(&metadata, test, &seconds, &weights, &roofline);
+        let record = Record::new(&metadata, test, &measured, &weights, &roofline);
         out.measure(&record)?;
         if let Some(doubt) = record.doubt().filter(|_| args.disturb == 0) {
             printer.info(format_args!("warning: {doubt}: the machine was busy"));
@@ -191,11 +192,10 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         plot.add(test, &record);
         n_done += 1;
     }
-    drop(disturbance);
     out.finish()?;
     #[cfg(feature = "plot")]
     if let Some(path) = args.plot.as_ref().filter(|_| n_done > 0) {
-        outfile::write("--plot", path, &plot.svg(&metadata.title())?)?;
+        outfile::write("--plot", path, &plot.svg(&metadata.title(args.disturb.into()))?)?;
     }
     if let Some(signal) = printer.interrupt().received() {
         return Err(Interrupted::new(signal, format!("{n_done} of {} tests are done", tests.len())).into());
@@ -206,7 +206,22 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// Runs each test again with a profile.
+/// Runs a test beside the busy threads that are wanted. The read bandwidth is measured without them, right before the runs of a decode
+/// test, its cache filled, and right after them.
+fn run_test(test: &Test, model: &mut Opened, roofline: &Roofline, args: &Args) -> Result<Measured> {
+    measure::prepare(test, model.token_model())?;
+    let gauge = roofline.reads.as_ref().filter(|_| matches!(test, Test::Decode { .. }));
+    let before = gauge.map(ReadGauge::measure).transpose()?;
+    let disturbance = Disturbance::start(args.disturb.into()).context("starting the threads of `--disturb`")?;
+    let seconds = measure::run(test, model.token_model(), args.reps)?;
+    let disturb = disturbance.n_threads();
+    drop(disturbance);
+    let after = gauge.map(ReadGauge::measure).transpose()?;
+    let reads = before.zip(after).map(|(before, after)| ReadLimit { before, after });
+    Ok(Measured { seconds, disturb, reads })
+}
+
+/// Runs each test again with a profile, beside as many busy threads.
 fn profiles(
     args: &Args,
     tests: &[Test],
@@ -216,10 +231,10 @@ fn profiles(
 ) -> Result<()> {
     let mut last = Vec::new();
     for test in tests {
-        let mut steps = profile::steps(test, model, args.reps)?;
+        let (mut steps, disturb) = profile::steps(test, model, args.reps, args.disturb.into())?;
         let times = if args.profile { profile::times(&steps) } else { Vec::new() };
-        for time in &times {
-            out.op(time)?;
+        for time in times {
+            out.op(&OpTime { disturb, ..time })?;
         }
         last.extend(steps.pop());
     }

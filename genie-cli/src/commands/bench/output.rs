@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::profile::OpTime;
-use super::record::Record;
+use super::record::{Record, beside};
 use super::roofline::Limit;
 use super::rows::{Format, Rows};
 use super::speculation::SpecRecord;
@@ -78,8 +78,14 @@ impl<'a> Output<'a> {
         let range = "min .. max";
         self.header(Table::Measures, || {
             format!(
-                "{:<12} {:>12} {:>12} {range:>22} {:>8} {:>8} {:>7}",
-                "test", "ms", "tokens/s", "GB/s", "Gop/s", "share"
+                "{}\n{:<12} {:>12} {:>12} {range:>22} {:>8} {:>8} {:>7}",
+                r.metadata.line(r.disturb),
+                "test",
+                "ms",
+                "tokens/s",
+                "GB/s",
+                "Gop/s",
+                "share"
             )
         })?;
         let number = |n: Option<f64>| n.map_or_else(|| "-".to_owned(), |n| format!("{n:.2}"));
@@ -116,7 +122,8 @@ impl<'a> Output<'a> {
         if self.json {
             return self.printer.data_line(serde_json::to_string(r)?);
         }
-        let header = || format!("{:<26} {:>9} {:>12} {:>7}", format!("a step of {}", r.of), "count", "us", "share");
+        let of = format!("a step of {}{}", r.of, beside(r.disturb));
+        let header = || format!("{of:<26} {:>9} {:>12} {:>7}", "count", "us", "share");
         self.header(Table::Ops(r.of.clone()), header)?;
         let (op, share) = (&r.op, r.share * 100.0);
         self.printer.data_line(format_args!("{op:<26} {:>9.1} {:>12.1} {share:>5.1} %", r.count, r.us))

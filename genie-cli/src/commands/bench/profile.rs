@@ -12,7 +12,9 @@ use open_genie::Opened;
 use qnn_api::{ProfileEvent, ProfileLevel, ProfileUnit};
 use serde::Serialize;
 
+use super::disturb::Disturbance;
 use super::measure::{self, Test};
+use super::record::is_zero;
 
 /// QNN's type of the event of an execution.
 const EXECUTE: u32 = 400;
@@ -50,10 +52,16 @@ pub struct OpTime {
     pub us: f64,
     /// Fraction of the step's time.
     pub share: f64,
+    /// Other threads that were kept busy meanwhile.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub disturb: usize,
 }
 
-/// Runs a test once to warm up, then with a profile: a prompt `reps` times, tokens once.
-pub fn steps(test: &Test, model: &mut Opened, reps: usize) -> Result<Vec<Step>> {
+/// Runs a test once to warm up, then with a profile: a prompt `reps` times, tokens once. Returns the steps, and how many other threads
+/// were kept busy meanwhile: `disturb` of them.
+pub fn steps(test: &Test, model: &mut Opened, reps: usize, disturb: usize) -> Result<(Vec<Step>, usize)> {
+    measure::prepare(test, model.token_model())?;
+    let disturbance = Disturbance::start(disturb)?;
     measure::run(test, model.token_model(), 0)?;
     let profile = GraphProfile::keeping_runs(ProfileLevel::Detailed);
     let tokens = measure::arbitrary_of(model.token_model().vocab_size(), model.context_size());
@@ -69,7 +77,7 @@ pub fn steps(test: &Test, model: &mut Opened, reps: usize) -> Result<Vec<Step>> 
         }
         model.set_graph_profile(None);
     }
-    Ok(steps)
+    Ok((steps, disturbance.n_threads()))
 }
 
 /// Sums up the steps of a test: op types, longest first, then the time outside of ops.
@@ -100,6 +108,7 @@ pub fn times(steps: &[Step]) -> Vec<OpTime> {
         count: count as f64 / n,
         us: us / n,
         share: if wall_us > 0.0 { us / wall_us } else { 0.0 },
+        disturb: 0,
     };
     let mut rows: Vec<OpTime> = ops.iter().map(|(op, &(count, us))| row(op, count, us as f64)).collect();
     rows.sort_by(|a, b| b.us.total_cmp(&a.us));

@@ -1,4 +1,9 @@
 //! `--limits`: the machine's peak rates, measured with the bundle's thread count.
+//!
+//! *Units*: per second, all threads together. *Trap*: the memory of a shared machine changes its rate within minutes, so reading is
+//! measured again right before and right after each decode test, and its share is of the mean of these two.
+
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use qnn_host::roofline::{Limits, ReadMemory};
@@ -11,15 +16,79 @@ use crate::failure::UserError;
 /// Fewest passes per limit; each takes milliseconds.
 const LEAST_PASSES: usize = 9;
 
+/// Ways of reading that [`Limits::read_bandwidth`] tries, each with an uncounted pass before its others.
+const WAYS: f64 = 2.0;
+
+/// Time for measuring reading again, as long as a pass of each way fits.
+const AGAIN: Duration = Duration::from_millis(400);
+
+/// Rows from which on a matrix unit computes a step.
+const TILE_ROWS: usize = 64;
+
 /// Peak rates of all threads, per second; `None` if not measured.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Roofline {
-    /// Bytes read.
-    pub read_bytes: Option<f64>,
+    /// Measures the bytes that are read, again and again.
+    pub reads: Option<ReadGauge>,
     /// Operations on 8-bit integers.
     pub int8_ops: Option<f64>,
     /// Operations of a matrix unit on tiles of bf16, which computes steps of 64 rows or more.
     pub tile_ops: Option<f64>,
+}
+
+impl Roofline {
+    /// The peak that a prompt of `n` tokens is compared with: the higher one of the units that may compute it.
+    pub fn prompt_ops(&self, n: usize) -> Option<f64> {
+        let tiles = self.tile_ops.filter(|_| n >= TILE_ROWS);
+        [tiles, self.int8_ops].into_iter().flatten().reduce(f64::max)
+    }
+}
+
+/// Read bandwidth right before and right after a test, bytes/s: the fastest pass of each time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReadLimit {
+    /// Before the test.
+    pub before: f64,
+    /// After it.
+    pub after: f64,
+}
+
+impl ReadLimit {
+    /// What a share is of.
+    pub fn mean(&self) -> f64 {
+        f64::midpoint(self.before, self.after)
+    }
+}
+
+/// Measures the read bandwidth again, in less than half a second. Its threads are there only while it does.
+#[derive(Debug)]
+pub struct ReadGauge {
+    memory: ReadMemory,
+    threads: usize,
+    passes: usize,
+}
+
+impl ReadGauge {
+    /// `rate`: what was measured already, bytes/s.
+    fn new(memory: ReadMemory, threads: usize, rate: f64) -> Self {
+        let passes = passes_within(AGAIN, memory.size_bytes() as f64 / rate);
+        Self { memory, threads, passes }
+    }
+
+    /// The fastest pass, bytes/s.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn measure(&self) -> Result<f64> {
+        let n = self.threads;
+        let limits = Limits::new(n).with_context(|| format!("cannot start {n} threads"))?;
+        Ok(Summary::of(&limits.read_bandwidth(&self.memory, self.passes)).max)
+    }
+}
+
+/// Counted passes of each way that take that time, if a pass takes `pass` seconds; one at least.
+fn passes_within(time: Duration, pass: f64) -> usize {
+    ((time.as_secs_f64() / (WAYS * pass)) as usize).saturating_sub(1).clamp(1, LEAST_PASSES)
 }
 
 /// A measured limit, as it is printed.
@@ -35,7 +104,7 @@ pub struct Limit<'a> {
     pub gop_s: Option<f64>,
     /// Slowest pass.
     pub min: f64,
-    /// Fastest pass: the peak that shares refer to.
+    /// Fastest pass: the peak that shares of prompts refer to.
     pub max: f64,
     /// Number of threads.
     pub threads: usize,
@@ -55,6 +124,7 @@ pub fn measure(threads: usize, reps: usize, metadata: &RunMetadata, out: &mut Ou
     })?;
     let passes = reps.max(LEAST_PASSES);
     let mut roofline = Roofline::default();
+    let mut read_bytes = 0.0;
     for n in counts(threads) {
         let limits = Limits::new(n).with_context(|| format!("cannot start {n} threads"))?;
         let read = limits.read_bandwidth(&memory, passes);
@@ -80,12 +150,10 @@ pub fn measure(threads: usize, reps: usize, metadata: &RunMetadata, out: &mut Ou
             })?;
         }
         let peak = |rates: &Vec<f64>| Summary::of(rates).max;
-        roofline = Roofline {
-            read_bytes: Some(peak(&read)),
-            int8_ops: Some(peak(&int8)),
-            tile_ops: tiles.1.as_ref().map(peak),
-        };
+        read_bytes = peak(&read);
+        (roofline.int8_ops, roofline.tile_ops) = (Some(peak(&int8)), tiles.1.as_ref().map(peak));
     }
+    roofline.reads = Some(ReadGauge::new(memory, threads, read_bytes));
     Ok(roofline)
 }
 
@@ -97,7 +165,30 @@ fn counts(threads: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::counts;
+    use super::*;
+
+    #[test]
+    fn measuring_again_takes_less_than_half_a_second() {
+        let passes = |pass| passes_within(AGAIN, pass);
+        assert_eq!([0.001, 0.022, 0.023, 0.07, 0.3, f64::INFINITY].map(passes), [9, 8, 7, 1, 1, 1]);
+    }
+
+    #[test]
+    fn the_mean_is_between_before_and_after() {
+        assert_eq!(ReadLimit { before: 31e9, after: 55e9 }.mean(), 43e9);
+    }
+
+    #[test]
+    fn prompts_of_64_tokens_or_more_are_compared_with_the_faster_unit() {
+        let roofline = |int8, tiles| Roofline { reads: None, int8_ops: int8, tile_ops: tiles };
+        let of = |n: usize, int8, tiles| roofline(int8, tiles).prompt_ops(n);
+        assert_eq!(of(63, Some(2e12), Some(7e12)), Some(2e12));
+        assert_eq!(of(64, Some(2e12), Some(7e12)), Some(7e12));
+        assert_eq!(of(512, Some(2e12), Some(7e12)), Some(7e12));
+        assert_eq!(of(512, Some(2e12), Some(1e12)), Some(2e12));
+        assert_eq!(of(512, Some(2e12), None), Some(2e12));
+        assert_eq!(of(512, None, None), None);
+    }
 
     #[test]
     fn numbers_of_threads_double() {

@@ -28,6 +28,7 @@ const COLUMNS: &[(&str, &str, bool)] = &[
     ("cpu", "/machine/cpu", false),
     ("isa", "/machine/isa", false),
     ("threads", "/threads", true),
+    ("disturb", "/disturb", true),
     ("test", "/test", false),
     ("tokens", "/tokens", true),
     ("fill", "/fill", true),
@@ -38,7 +39,7 @@ const COLUMNS: &[(&str, &str, bool)] = &[
     ("ms", "/ms", true),
 ];
 /// Of a table to be read.
-const SHORT: &[&str] = &["bundle", "backend", "threads", "test", "tokens_per_second", "min", "max"];
+const SHORT: &[&str] = &["bundle", "backend", "isa", "threads", "disturb", "test", "tokens_per_second", "min", "max"];
 
 /// Prints rows one after the other.
 pub struct Rows {
@@ -137,7 +138,8 @@ mod tests {
     use super::*;
 
     fn record(test: &str) -> Value {
-        json!({"bundle": "a, 'b'", "test": test, "tok_s": 12.375, "threads": 2, "machine": {"cpu": "x|y"}})
+        let machine = json!({"cpu": "x|y", "isa": "avx2"});
+        json!({"bundle": "a, 'b'", "test": test, "tok_s": 12.375, "threads": 2, "disturb": 3, "machine": machine})
     }
 
     fn all(format: Format) -> String {
@@ -150,12 +152,12 @@ mod tests {
     fn each_form_has_two_rows() {
         let md = all(Format::Md);
         assert_eq!(md.lines().count(), 4);
-        assert!(md.ends_with("| a, 'b' |  | 2 | tg64 | 12.38 |  |  |"), "{md}");
+        assert!(md.ends_with("| a, 'b' |  | avx2 | 2 | 3 | tg64 | 12.38 |  |  |"), "{md}");
         let csv = all(Format::Csv);
-        assert_eq!(csv.lines().nth(1), Some("\"a, 'b'\",,,,,x|y,,2,pp128,,,,12.375,,,"));
+        assert_eq!(csv.lines().nth(1), Some("\"a, 'b'\",,,,,x|y,avx2,2,3,pp128,,,,12.375,,,"));
         let sql = all(Format::Sql);
         assert!(sql.starts_with("CREATE TABLE IF NOT EXISTS bench (bundle TEXT,"), "{sql}");
-        assert!(sql.ends_with("VALUES ('a, ''b''', NULL, NULL, NULL, NULL, 'x|y', NULL, 2, 'tg64', NULL, NULL, NULL, 12.375, NULL, NULL, NULL);"), "{sql}");
+        assert!(sql.ends_with("VALUES ('a, ''b''', NULL, NULL, NULL, NULL, 'x|y', 'avx2', 2, 3, 'tg64', NULL, NULL, NULL, 12.375, NULL, NULL, NULL);"), "{sql}");
         let json: Value = serde_json::from_str(&all(Format::Json)).unwrap();
         assert_eq!(json[1]["test"], "tg64");
         assert_eq!(Rows::new(Format::Json).end(), Some("[]"));

@@ -1,15 +1,9 @@
-//! Traces of requests: seeded mixes, and recorded ones.
+//! Traces of requests, and seeded mixes of them.
 //!
-//! *Units*: tokens, milliseconds. A trace is lines of JSON: `{"at_ms": 0, "prompt": 64, "reply": 128, "prefix": 0, "group": 0,
-//! "client": 0, "seed": 7}`. Tokens are drawn from the seeds: the first `prefix` from that of the group.
+//! *Units*: tokens, milliseconds. Tokens are drawn from the seeds: the first `prefix` from that of the group.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
 use genie_types::TokenId;
 use serde::{Deserialize, Serialize};
-
-use crate::failure::UserError;
 
 /// A mix of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -22,28 +16,35 @@ pub enum Mix {
     Agent,
 }
 
+/// When a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sending {
+    /// Once its client's last one is over.
+    Closed,
+    /// At its time, whatever became of others.
+    Open,
+}
+
 /// One request of a trace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Arrival {
-    /// When it comes; with `--clients` of a mix, the client sends it once its last one is over.
-    #[serde(default)]
+    /// When it is sent.
+    #[serde(rename = "loop")]
+    pub sending: Sending,
+    /// When it comes, at the earliest.
     pub at_ms: u64,
     /// Tokens of its prompt.
     pub prompt: usize,
     /// Tokens of its reply.
     pub reply: usize,
     /// Tokens at the prompt's beginning that its group has in common.
-    #[serde(default)]
     pub prefix: usize,
     /// Which group.
-    #[serde(default)]
     pub group: u64,
     /// Who sends it.
-    #[serde(default)]
     pub client: usize,
     /// Its own tokens, and its sampler.
-    #[serde(default)]
     pub seed: u32,
 }
 
@@ -119,53 +120,17 @@ pub fn of_mix(mix: Mix, how: Loop, n: usize, seed: u64, context: usize) -> Vec<A
                 Mix::Agent => (shrink(1_000), shrink(64), shrink(64)),
             };
             let (own, reply) = (vary(&mut dice, own), vary(&mut dice, reply));
-            let client = match how {
-                Loop::Closed { clients } => i % clients.max(1),
+            let (sending, client) = match how {
+                Loop::Closed { clients } => (Sending::Closed, i % clients.max(1)),
                 Loop::Open { rate } => {
                     at += -dice.unit().ln() / rate * 1e3;
-                    i
+                    (Sending::Open, i)
                 }
             };
             let seed = seed as u32 * 1_000 + i as u32;
-            Arrival { at_ms: at as u64, prompt: prefix + own, reply, prefix, group: 0, client, seed }
+            Arrival { sending, at_ms: at as u64, prompt: prefix + own, reply, prefix, group: 0, client, seed }
         })
         .collect()
-}
-
-/// Reads a recorded trace.
-pub fn read(path: &Path) -> Result<Vec<Arrival>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the trace `{}`", path.display()))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let arrivals = lines
-        .map(|(i, line)| {
-            let arrival: Arrival = serde_json::from_str(line).map_err(|error| {
-                let what = format!("line {} of the trace `{}` is no request: {error}", i + 1, path.display());
-                UserError::error(
-                    what,
-                    "a line is like {\"at_ms\":0,\"prompt\":64,\"reply\":128,\"client\":0,\"seed\":1}",
-                )
-            })?;
-            if arrival.prompt == 0 || arrival.reply == 0 {
-                let what = format!(
-                    "line {} of the trace `{}`: expected at least one token of prompt and reply",
-                    i + 1,
-                    path.display()
-                );
-                return Err(UserError::error(what, "give `prompt` and `reply` 1 or more"));
-            }
-            Ok(arrival)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    if arrivals.is_empty() {
-        return Err(UserError::error(format!("the trace `{}` has no requests", path.display()), "give one a line"));
-    }
-    Ok(arrivals)
-}
-
-/// The trace as it is written.
-pub fn text(arrivals: &[Arrival]) -> Result<String> {
-    let lines = arrivals.iter().map(|arrival| Ok(serde_json::to_string(arrival)? + "\n"));
-    lines.collect::<Result<String>>()
 }
 
 #[cfg(test)]
@@ -194,15 +159,5 @@ mod tests {
                 "{trace:?}"
             );
         }
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, trace) = (folder.path().join("t"), of_mix(Mix::Chat, Loop::Closed { clients: 2 }, 5, 9, 512));
-        std::fs::write(&file, text(&trace).unwrap()).unwrap();
-        assert_eq!(read(&file).unwrap(), trace);
-        std::fs::write(&file, "{\"prompt\":1}").unwrap();
-        assert!(read(&file).unwrap_err().to_string().contains("line 1"));
     }
 }

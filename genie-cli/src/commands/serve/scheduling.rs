@@ -1,0 +1,86 @@
+//! The flags of `genie serve` that say how requests share the model.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use open_genie::Opened;
+use open_genie::serving::{Parking, Policy, ServeOptions, StepTimes};
+
+use crate::args::number;
+use crate::printer::Printer;
+
+/// Steps of each width that are timed at the start, where times are needed and none are stored.
+const REPS: usize = 1;
+
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Scheduling")]
+pub struct SchedulingArgs {
+    /// Requests that run at once [default: `max-slots` of the config's `batching`, or 8].
+    #[arg(long, visible_alias = "parallel", value_name = "N", value_parser = number::at_least_one)]
+    slots: Option<usize>,
+    /// Requests that may wait; more are refused with status 429.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    queue: usize,
+    /// Most milliseconds between two tokens of a reply: steps are no wider, and no more requests start, than keep it [default: none, the best
+    /// throughput]. Without a calibration of this machine (`genie bench --calibrate`) steps are timed at the start.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    target_ms: Option<u64>,
+    /// How steps are filled: one, prefill-first, alternating, fused, batched, alternating-batched, prefill-first-batched
+    /// [default: batched, or alternating-batched if the config's `mixed-prefill-decode` is false].
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    policy: Option<Policy>,
+    /// Most rows of prompts in one step [default: `prefill-chunk-size` of the config, or as many as fit].
+    #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one)]
+    chunk: Option<usize>,
+    /// Rows of the cache set aside for a reply when its request starts.
+    #[arg(long, value_name = "TOKENS", default_value_t = ServeOptions::default().reserve)]
+    reserve: usize,
+    /// What becomes of a request whose rows others need: its rows are kept in memory outside of the cache, or computed again later.
+    #[arg(long, value_name = "HOW", default_value = "snapshot", value_parser = ["snapshot", "recompute"])]
+    parking: String,
+    /// Milliseconds of waiting that are worth one step of a request's `priority`; 0 for never.
+    #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(..=86_400_000))]
+    ageing_ms: u64,
+    /// Where the cache holds one sequence at a time: tokens of a reply until another request has its turn; 0 for each to its end.
+    #[arg(long, value_name = "TOKENS", default_value_t = 64)]
+    turn: usize,
+}
+
+/// A policy by its name, for the command line.
+pub fn policy(text: &str) -> Result<Policy, String> {
+    let names = || Policy::ALL.map(Policy::name).join(", ");
+    Policy::by_name(text).ok_or_else(|| format!("expected one of {}", names()))
+}
+
+impl SchedulingArgs {
+    /// The options for a model: what a flag does not say is the config's. Times steps where widths depend on it and no times are stored.
+    pub fn options(&self, model: &mut Opened, printer: &Printer) -> Result<ServeOptions> {
+        let of_config = model.bundle().serve_options();
+        Ok(ServeOptions {
+            max_slots: self.slots.unwrap_or(of_config.max_slots),
+            max_waiting: self.queue,
+            policy: self.policy.unwrap_or(of_config.policy),
+            target: self.target_ms.map(Duration::from_millis),
+            prefill_chunk: self.chunk.or(of_config.prefill_chunk),
+            reserve: self.reserve,
+            parking: if self.parking == "recompute" { Parking::Recompute } else { Parking::Snapshot },
+            ageing: Duration::from_millis(self.ageing_ms),
+            turn: (self.turn > 0).then_some(self.turn),
+            step_times: self.step_times(model, printer)?,
+            ..of_config
+        })
+    }
+
+    fn step_times(&self, model: &mut Opened, printer: &Printer) -> Result<Option<StepTimes>> {
+        let stored = model.step_times()?;
+        if stored.is_some() || self.target_ms.is_none() {
+            return Ok(stored);
+        }
+        let measured = model.measure_step_times(REPS)?;
+        if let Some(times) = &measured {
+            let each = times.all().iter().map(|time| format!("{} rows {:.1}", time.width, time.us / 1e3));
+            printer.info(format_args!("timed a step of each width, in ms: {}", each.collect::<Vec<_>>().join(", ")));
+        }
+        Ok(measured)
+    }
+}

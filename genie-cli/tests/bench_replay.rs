@@ -1,0 +1,106 @@
+//! `genie bench --serve --replay` of what `genie serve --record` wrote: requests of the same lengths come again.
+
+#![cfg(all(unix, feature = "server"))]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use serde_json::Value;
+
+fn genie(cache: &Path) -> Command {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").stdin(Stdio::null());
+    command
+}
+
+fn replay(cache: &Path, args: &[&str]) -> Output {
+    let common = ["bench", "--serve", "--threads", "1", "--reps", "1", "--policies", "one", "--json"];
+    genie(cache).args(common).args(args).output().unwrap()
+}
+
+/// Killed when it is dropped, by a failed test too.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Tokens of the prompt and of the reply.
+fn ask(address: &str, prompt: &str, n_predict: usize) -> (u64, u64) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    let body = format!(r#"{{"prompt": "{prompt}", "n_predict": {n_predict}, "temperature": 0}}"#);
+    let n = body.len();
+    let head = "POST /completion HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    write!(socket, "{head}Content-Length: {n}\r\n\r\n{body}").unwrap();
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).unwrap();
+    let reply: Value = serde_json::from_str(reply.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    let number = |key: &str| reply[key].as_u64().unwrap_or_else(|| panic!("{key}: {reply}"));
+    (number("tokens_evaluated"), number("tokens_predicted"))
+}
+
+#[test]
+fn recorded_traffic_comes_again_with_its_lengths() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path();
+    let (steps, trace) = (cache.join("steps.jsonl"), cache.join("trace.jsonl"));
+    let mut command = genie(cache);
+    command.args(["serve", "--port", "0", "--threads", "1", "--record"]).arg(&steps);
+    let mut server = Server(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
+    let address = lines.by_ref().find_map(|line| Some(line.unwrap().strip_prefix("serving on http://")?.to_owned()));
+    let address = address.expect("it says where it listens");
+    let asked = [
+        ask(&address, "ROMEO:", 5),
+        ask(&address, "Now is the winter of our discontent", 1),
+        ask(&address, "JULIET:", 9),
+    ];
+    // A step is written after its tokens are sent: the last one of the last reply (requests count from 1) leaves all slots idle.
+    let is_over = || {
+        let text = std::fs::read_to_string(&steps).unwrap();
+        let last = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).next_back();
+        last.is_some_and(|line| {
+            line["rows"].as_array().is_some_and(|rows| rows.iter().any(|row| row["request"] == 3))
+                && line["slots"].as_array().is_some_and(|slots| slots.iter().all(|slot| slot["state"] == "idle"))
+        })
+    };
+    let began = std::time::Instant::now();
+    while !is_over() {
+        assert!(began.elapsed().as_secs() < 60, "{}", std::fs::read_to_string(&steps).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(server);
+    let output = replay(cache, &["--replay", steps.to_str().unwrap(), "--record", trace.to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("has steps of `genie serve`: 3 requests") && said.contains("of random tokens"), "{said}");
+    let record: Value =
+        serde_json::from_str(std::str::from_utf8(&output.stdout).unwrap().lines().last().unwrap()).unwrap();
+    assert_eq!((&record["requests"], &record["failed"]), (&3.into(), &0.into()), "{record}");
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let number = |line: &Value, key: &str| line[key].as_u64().unwrap();
+    assert_eq!(lines.iter().map(|line| (number(line, "prompt"), number(line, "reply"))).collect::<Vec<_>>(), asked);
+    let times: Vec<u64> = lines.iter().map(|line| number(line, "at_ms")).collect();
+    assert!(times[0] == 0 && times.is_sorted() && lines.iter().all(|line| line["loop"] == "open"), "{text}");
+}
+
+#[test]
+fn a_recording_of_another_version_is_refused_with_a_hint() {
+    let cache = tempfile::tempdir().unwrap();
+    let steps = cache.path().join("steps.jsonl");
+    std::fs::write(&steps, "{\"type\":\"engine\",\"version\":9}\n").unwrap();
+    let output = replay(cache.path(), &["--replay", steps.to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("expected version 1, found 9") && said.contains("hint: give what `genie serve --record FILE`"),
+        "{said}"
+    );
+}
