@@ -100,6 +100,27 @@ fn a_character_comes_whole_and_when_its_last_byte_does() {
     assert_eq!(pieces(&t, &tokens), ["n", "", "é", "", "", "日", "!", ""]);
 }
 
+/// Four tokens, one character: each token has its own byte, and together they are the character's.
+#[test]
+fn a_token_s_bytes_are_its_own_part_of_a_character() {
+    for t in [byte_level(), sentence_piece()] {
+        let emoji = ids("🙂".bytes().map(u32::from));
+        let bytes: Vec<Vec<u8>> = emoji.iter().map(|id| t.bytes_of_token(*id).unwrap()).collect();
+        assert_eq!(bytes, [[0xf0], [0x9f], [0x99], [0x82]]);
+        assert_eq!(bytes.concat(), "🙂".as_bytes());
+    }
+    // A space at the start is dropped of a text, not of a token.
+    let t = sentence_piece();
+    assert_eq!(
+        (t.bytes_of_token(TokenId(261)).unwrap(), t.decode(&ids([261])).unwrap()),
+        (b" the".into(), "the".into())
+    );
+    // Control tokens, and ids that are not there.
+    assert!(t.bytes_of_token(TokenId(265)).unwrap().is_empty() && t.bytes_of_token(TokenId(9999)).unwrap().is_empty());
+    let all = t.token_bytes(300).unwrap();
+    assert!((0..300).all(|id| all[id as usize] == t.bytes_of_token(TokenId(id)).unwrap()));
+}
+
 #[test]
 fn an_invalid_byte_does_not_silence_the_stream() {
     let t = byte_level();

@@ -18,15 +18,15 @@ impl Tokenizer {
     /// # Errors
     /// The decoder refuses a token.
     pub fn token_bytes(&self, n: usize) -> Result<Vec<Vec<u8>>, TokenizerError> {
-        let ids = (0..u32::try_from(n).unwrap_or(u32::MAX)).map(TokenId);
-        let before = match self.scheme() {
-            Scheme::ByteLevel => None,
-            Scheme::Text { .. } => self.text_before()?,
-        };
-        ids.map(|id| self.bytes_of(id, before.as_ref())).collect()
+        (0..u32::try_from(n).unwrap_or(u32::MAX)).map(|id| self.bytes_of_token(TokenId(id))).collect()
     }
 
-    fn bytes_of(&self, id: TokenId, before: Option<&(u32, String)>) -> Result<Vec<u8>, TokenizerError> {
+    /// The bytes of one id, as [`token_bytes`](Self::token_bytes) gives them: where a character is cut into several tokens, each has
+    /// its own part of it. A space in front of a word is kept.
+    ///
+    /// # Errors
+    /// The decoder refuses the token.
+    pub fn bytes_of_token(&self, id: TokenId) -> Result<Vec<u8>, TokenizerError> {
         let Some(entry) = self.id_to_token(id).filter(|_| !self.is_special(id)) else { return Ok(Vec::new()) };
         let byte_fallback = match self.scheme() {
             Scheme::ByteLevel | Scheme::Text { splits_utf8: true, .. } => {
@@ -39,7 +39,7 @@ impl Tokenizer {
         if let Some(byte) = byte_of(&entry).filter(|_| byte_fallback) {
             return Ok(vec![byte]);
         }
-        let text = match before {
+        let text = match self.text_before()? {
             Some((anchor, shown)) => {
                 let all = self.decode_window(&[*anchor, id.0])?;
                 all.strip_prefix(shown.as_str()).unwrap_or_default().to_owned()
@@ -49,8 +49,19 @@ impl Tokenizer {
         Ok(text.into_bytes())
     }
 
-    /// A token whose text stays what it is when others follow, and that text.
-    fn text_before(&self) -> Result<Option<(u32, String)>, TokenizerError> {
+    /// A token whose text stays what it is when others follow, and that text; looked for once.
+    fn text_before(&self) -> Result<Option<&(u32, String)>, TokenizerError> {
+        let known = self.known_text_before();
+        match known.get() {
+            Some(found) => Ok(found.as_ref()),
+            None => {
+                let found = self.find_text_before()?;
+                Ok(known.get_or_init(|| found).as_ref())
+            }
+        }
+    }
+
+    fn find_text_before(&self) -> Result<Option<(u32, String)>, TokenizerError> {
         for id in 0..u32::try_from(self.vocab_size()).unwrap_or(u32::MAX) {
             if self.is_special(TokenId(id)) {
                 continue;

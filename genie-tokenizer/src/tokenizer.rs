@@ -32,6 +32,8 @@ struct Inner {
     special: HashSet<u32>,
     /// The same without special tokens in texts; made when it is first asked for.
     plain: OnceLock<tokenizers::Tokenizer>,
+    /// See `token_bytes.rs`; none: there is no such token.
+    text_before: OnceLock<Option<(u32, String)>>,
 }
 
 /// A tokenizer. Clones share one vocabulary.
@@ -70,7 +72,13 @@ impl Tokenizer {
     pub fn parse(bytes: &[u8], origin: &str) -> Result<Self, TokenizerError> {
         let loaded = load(bytes).map_err(|fault| fault.of(origin))?;
         let special = loaded.special.iter().map(|(_, id)| *id).collect();
-        Ok(Self(Arc::new(Inner { loaded, origin: origin.into(), special, plain: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner {
+            loaded,
+            origin: origin.into(),
+            special,
+            plain: OnceLock::new(),
+            text_before: OnceLock::new(),
+        })))
     }
 
     /// Ids of `text`. No BOS or other special token is added; those written out in the text are recognised.
@@ -160,6 +168,10 @@ impl Tokenizer {
 
     pub(crate) fn is_lossless(&self) -> bool {
         self.0.loaded.lossless
+    }
+
+    pub(crate) fn known_text_before(&self) -> &OnceLock<Option<(u32, String)>> {
+        &self.0.text_before
     }
 
     pub(crate) fn scheme(&self) -> Scheme {

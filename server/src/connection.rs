@@ -1,4 +1,4 @@
-//! Connections: accepted, bounded in number, in time for a head, and drained at the end.
+//! Connections: accepted, bounded in number, in time for a head and for what is not read, and drained at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::shutdown::Shutdown;
 use crate::state::App;
 use crate::tls::Acceptor;
+use crate::write_timeout::WriteTimeout;
 
 /// How long to wait where the system gives no connection: too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -44,15 +45,16 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<Acceptor>, routes: 
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps its delay");
         }
+        let stream = WriteTimeout::new(stream, app.options.write_timeout);
         let (routes, shutdown, alive) = (routes.clone(), app.shutdown.clone(), alive.clone());
         let read_timeout = app.options.read_timeout;
         let tls = tls.clone();
         tokio::spawn(async move {
             match tls {
-                None => talk(stream, routes, &shutdown, read_timeout).await,
+                None => serve_connection(stream, routes, &shutdown, read_timeout).await,
                 // A handshake has as much time as a head.
                 Some(tls) => match tokio::time::timeout(read_timeout, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => talk(stream, routes, &shutdown, read_timeout).await,
+                    Ok(Ok(stream)) => serve_connection(stream, routes, &shutdown, read_timeout).await,
                     Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
                     Err(_) => tracing::debug!("a handshake took too long"),
                 },
@@ -67,7 +69,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<Acceptor>, routes: 
 }
 
 /// Answers the requests of one connection.
-async fn talk(
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     routes: Router,
     shutdown: &Shutdown,

@@ -95,6 +95,8 @@ pub(crate) enum ApiError {
     NotSupported(String),
     #[error("the server is shutting down")]
     ShuttingDown,
+    #[error("the model's thread has ended after a fault: the server has to be started again")]
+    ModelGone,
     #[error("{0}")]
     NotLoaded(String),
     #[error("the request did not arrive within {0} s")]
@@ -115,6 +117,18 @@ impl ApiError {
         Self::Invalid { param, message: message.into() }
     }
 
+    /// Of a request that ran when its model's thread ended.
+    pub(crate) fn cut_off() -> Self {
+        Self::Internal("the reply was cut off: the model's thread has ended after a fault".into())
+    }
+
+    /// Writes a fault of the server into the log; other errors are the client's affair.
+    pub(crate) fn log(&self) {
+        if let Self::Internal(message) = self {
+            tracing::error!(message, "a request failed");
+        }
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Invalid { .. } | Self::ContextExceeded { .. } => StatusCode::BAD_REQUEST,
@@ -125,7 +139,7 @@ impl ApiError {
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
-            Self::ShuttingDown | Self::NotLoaded(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ShuttingDown | Self::ModelGone | Self::NotLoaded(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -144,7 +158,7 @@ impl ApiError {
             Self::NoRoute { .. } | Self::NoModel { .. } => "not_found_error",
             Self::Busy(_) => "rate_limit_error",
             Self::NotSupported(_) => "not_supported_error",
-            Self::ShuttingDown | Self::NotLoaded(_) => "unavailable_error",
+            Self::ShuttingDown | Self::ModelGone | Self::NotLoaded(_) => "unavailable_error",
             Self::Timeout(_) => "timeout_error",
             Self::Internal(_) => "server_error",
         }
@@ -195,9 +209,7 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        if let Self::Internal(message) = &self {
-            tracing::error!(message, "a request failed");
-        }
+        self.log();
         self.with_body(self.to_json())
     }
 }
@@ -231,7 +243,8 @@ impl From<ServeError> for ApiError {
             ServeError::PromptTooLong { found, limit } => {
                 Self::ContextExceeded { n_prompt: found, limit, n_ctx: limit }
             }
-            ServeError::ShutDown => Self::ShuttingDown,
+            // The server itself ends only after its connections.
+            ServeError::ShutDown => Self::ModelGone,
             ServeError::Dialog(error) => error.into(),
             error => Self::Internal(with_causes(&error)),
         }

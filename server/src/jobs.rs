@@ -1,7 +1,8 @@
 //! From the async world to `serving` and back: requests handed in, their events received, cancelled when the receiver goes.
 //!
 //! *Threads*: handing in waits for the step that runs, so it is done on a blocking thread; each request has one more that carries
-//! its events over. *Invariant*: once [`Jobs`] is dropped, its requests end before the next step.
+//! its events over. *Invariants*: once [`Jobs`] is dropped, its requests end before the next step; each request ends with
+//! [`JobEvent::Done`], [`JobEvent::Failed`] or an error of [`Jobs::next`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::served_model::ServedModel;
 use crate::state::State;
 
 /// Events that may wait for a slow reader, before they wait in `serving`'s channel.
-const WAITING: usize = 32;
+const EVENT_BUFFER: usize = 32;
 
 /// Requests whose replies are the choices of one answer.
 pub(crate) struct Jobs {
@@ -103,7 +104,7 @@ impl Jobs {
         let requests: Vec<CancelOnDrop> =
             submitted.map_err(|_| ApiError::Internal("a request could not be handed in".into()))??;
         metrics::add(&state.metrics.prompt_tokens, n_prompt);
-        let (sender, events) = mpsc::channel(WAITING);
+        let (sender, events) = mpsc::channel(EVENT_BUFFER);
         for (index, request) in requests.iter().enumerate() {
             let (handle, sender) = (Arc::clone(&request.0), sender.clone());
             spawn_blocking(move || {
@@ -131,20 +132,26 @@ impl Jobs {
     }
 
     /// What happens next, and to which one; `None` once all are over.
+    ///
+    /// # Errors
+    /// The time is up; the model's thread has ended while requests were open.
     pub(crate) async fn next(&mut self) -> Result<Option<(usize, JobEvent)>, ApiError> {
+        if self.n_open == 0 {
+            return Ok(None);
+        }
         let Ok(event) = tokio::time::timeout_at(self.deadline, self.events.recv()).await else {
             self.requests.clear();
             return Err(ApiError::Timeout(self.limit.as_secs()));
         };
-        if let Some((_, event)) = &event {
-            self.count(event);
+        let Some((index, event)) = event else {
+            metrics::add(&self.metrics.failed, std::mem::take(&mut self.n_open));
+            return Err(ApiError::cut_off());
+        };
+        self.count(&event);
+        if let Some(times) = self.times.get_mut(index) {
+            times.saw(&event);
         }
-        if let Some((index, event)) = &event
-            && let Some(times) = self.times.get_mut(*index)
-        {
-            times.saw(event);
-        }
-        Ok(event)
+        Ok(Some((index, event)))
     }
 
     fn count(&mut self, event: &JobEvent) {

@@ -64,7 +64,7 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// How long a request's head, and then its body, may take to arrive.
     pub read_timeout: Duration,
-    /// How long a client may leave a stream unread.
+    /// How long a client may read nothing while there is something for it; then its connection ends.
     pub write_timeout: Duration,
     /// How long a reply may take, waiting included.
     pub reply_timeout: Duration,

@@ -3,14 +3,14 @@
 use serde_json::{Map, Value, json};
 
 /// A type of JSON.
-pub(crate) trait Shown {
+pub(crate) trait JsonSchema {
     /// Its JSON schema.
     fn schema() -> Value;
 }
 
-macro_rules! shown {
+macro_rules! json_schemas {
     ($($type:ty => $schema:tt),* $(,)?) => {
-        $(impl Shown for $type {
+        $(impl JsonSchema for $type {
             fn schema() -> Value {
                 json!($schema)
             }
@@ -18,7 +18,7 @@ macro_rules! shown {
     };
 }
 
-shown! {
+json_schemas! {
     bool => {"type": "boolean"},
     f32 => {"type": "number"},
     i64 => {"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX},
@@ -27,14 +27,14 @@ shown! {
     Map<String, Value> => {"type": "object"},
 }
 
-impl<T: Shown> Shown for Vec<T> {
+impl<T: JsonSchema> JsonSchema for Vec<T> {
     fn schema() -> Value {
         json!({"type": "array", "items": T::schema()})
     }
 }
 
 /// A key that may be null, or left out.
-impl<T: Shown> Shown for Option<T> {
+impl<T: JsonSchema> JsonSchema for Option<T> {
     fn schema() -> Value {
         let schema = T::schema();
         match schema.as_object() {
@@ -53,10 +53,10 @@ macro_rules! keys {
         #[serde(default)]
         $visible struct $name { $($(#[$doc])* $key: $type,)* }
 
-        impl $crate::schema::Shown for $name {
+        impl $crate::schema::JsonSchema for $name {
             fn schema() -> serde_json::Value {
                 let mut properties = serde_json::Map::new();
-                $(properties.insert(stringify!($key).into(), <$type as $crate::schema::Shown>::schema());)*
+                $(properties.insert(stringify!($key).into(), <$type as $crate::schema::JsonSchema>::schema());)*
                 serde_json::json!({"type": "object", "properties": properties})
             }
         }

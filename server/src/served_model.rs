@@ -5,16 +5,33 @@ use open_genie::chat_template::{Chat, ChatTemplate, find};
 use open_genie::serving::{RequestSettings, RunningServer, Server, Serving};
 
 use crate::error::{ApiError, ServerError};
+use crate::thread_presence::ThreadPresence;
 
 /// A model on a thread of its own, with what turns messages into prompts.
 #[derive(Debug)]
 pub struct ServedModel {
     running: RunningServer,
+    thread: ThreadPresence,
     template: ChatTemplate,
     name: String,
     limit: usize,
     n_vocab: usize,
     n_slots: usize,
+}
+
+/// Characters of a reply's text while its tokens come, by the decoding that the reply itself has.
+pub(crate) struct TextLength {
+    n_chars: usize,
+    added_by: Box<dyn FnMut(TokenId) -> usize + Send>,
+}
+
+impl TextLength {
+    /// Whole characters in front of the next token, which is taken.
+    pub(crate) fn before(&mut self, token: TokenId) -> usize {
+        let before = self.n_chars;
+        self.n_chars += (self.added_by)(token);
+        before
+    }
 }
 
 /// The template of models that carry none: it writes no token that a model may lack.
@@ -41,7 +58,8 @@ impl ServedModel {
         let (limit, n_vocab) = (serving.scheduler().limit(), serving.scheduler().vocab_size());
         let n_slots = serving.scheduler().most_running();
         let running = serving.start()?;
-        Ok(Self { running, template, name, limit, n_vocab, n_slots })
+        let thread = ThreadPresence::of(running.server()).map_err(open_genie::Error::from)?;
+        Ok(Self { running, thread, template, name, limit, n_vocab, n_slots })
     }
 
     /// The bundle's name.
@@ -57,6 +75,11 @@ impl ServedModel {
 
     pub(crate) fn server(&self) -> &Server {
         self.running.server()
+    }
+
+    /// Whether its thread still runs: it ends early only by a panic.
+    pub(crate) fn is_running(&self) -> bool {
+        self.thread.is_there()
     }
 
     pub(crate) fn template(&self) -> &ChatTemplate {
@@ -81,6 +104,28 @@ impl ServedModel {
     /// The text of tokens.
     pub(crate) fn decode(&self, tokens: &[TokenId]) -> Result<String, ApiError> {
         Ok(self.server().base().tokenizer().decode(tokens).map_err(open_genie::DialogError::from)?)
+    }
+
+    /// The bytes of one token: of a character that is cut into several, its own part. None where a token has no text.
+    pub(crate) fn bytes_of(&self, token: TokenId) -> Vec<u8> {
+        self.server().base().tokenizer().bytes_of_token(token).unwrap_or_default()
+    }
+
+    /// The length of a reply's text, from its start.
+    pub(crate) fn text_length(&self) -> TextLength {
+        let mut stream = self.server().base().tokenizer().detokenizer();
+        let mut text = String::new();
+        TextLength {
+            n_chars: 0,
+            added_by: Box::new(move |token| {
+                text.clear();
+                // A token that the decoder refuses ends the reply before it comes here.
+                if stream.push(token, &mut text).is_err() {
+                    return 0;
+                }
+                text.chars().count()
+            }),
+        }
     }
 
     pub(crate) fn settings(&self) -> RequestSettings {

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use open_genie::serving::Server;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::error::{ApiError, ServerError};
 use crate::events::Listeners;
 use crate::metrics::Metrics;
-use crate::models::{Held, Models};
+use crate::models::{Models, NamedModel};
 use crate::options::ServerOptions;
 use crate::served_model::ServedModel;
 use crate::shutdown::Shutdown;
+
+/// Requests that are prepared at a time: templates rendered, texts turned into tokens. More would take cores from the model.
+const PREPARED_AT_ONCE: usize = 4;
 
 /// What all routes share. Cheap to clone.
 #[derive(Clone)]
@@ -21,6 +24,7 @@ pub(crate) struct App {
     pub(crate) shutdown: Shutdown,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) listeners: Listeners,
+    preparing: Arc<Semaphore>,
 }
 
 /// The same with the model that a request is for. Cheap to clone.
@@ -32,6 +36,7 @@ pub(crate) struct State {
     pub(crate) shutdown: Shutdown,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) listeners: Listeners,
+    preparing: Arc<Semaphore>,
 }
 
 impl App {
@@ -48,14 +53,15 @@ impl App {
             shutdown: Shutdown::new(),
             metrics: Arc::default(),
             listeners: Listeners::default(),
+            preparing: Arc::new(Semaphore::new(PREPARED_AT_ONCE)),
         })
     }
 
     /// With the model of that name, loaded where it has to be.
     pub(crate) async fn with_model(&self, name: Option<&str>) -> Result<State, ApiError> {
-        let Held { name, model } = self.models.get(name, &self.options, &self.metrics).await?;
-        let Self { options, shutdown, metrics, listeners, .. } = self.clone();
-        Ok(State { name, model, options, shutdown, metrics, listeners })
+        let NamedModel { name, model } = self.models.get(name, &self.options, &self.metrics).await?;
+        let Self { options, shutdown, metrics, listeners, preparing, .. } = self.clone();
+        Ok(State { name, model, options, shutdown, metrics, listeners, preparing })
     }
 }
 
@@ -66,12 +72,35 @@ impl State {
     }
 
     /// Asks the model's thread, which answers between two steps.
+    ///
+    /// # Errors
+    /// What is asked has panicked.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        what: impl FnOnce(&Server) -> T + Send + 'static,
+        what: impl FnOnce(&ServedModel) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let model = Arc::clone(&self.model);
-        let asked = spawn_blocking(move || what(model.server())).await;
+        let asked = spawn_blocking(move || what(&model)).await;
         asked.map_err(|_| ApiError::Internal("the model's thread could not be asked".into()))
+    }
+
+    /// Does work that takes a processor long (templates, tokens) on a thread that serves no connection, so that no stream waits for
+    /// it. A client that goes before its turn leaves no work behind.
+    ///
+    /// # Errors
+    /// Those of the work; it has panicked.
+    pub(crate) async fn prepare<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let failed = || ApiError::Internal("the request could not be prepared".into());
+        let place = Arc::clone(&self.preparing).acquire_owned().await.map_err(|_| failed())?;
+        let state = self.clone();
+        let done = spawn_blocking(move || {
+            let done = work(&state);
+            drop(place);
+            done
+        });
+        done.await.map_err(|_| failed())?
     }
 }

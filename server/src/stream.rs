@@ -15,7 +15,8 @@ use tokio::sync::mpsc;
 use crate::error::ApiError;
 use crate::state::State;
 
-/// Writes events. Each call fails once the client is gone.
+/// Writes events. Each call fails once the client is gone. Clones write to the same client.
+#[derive(Clone)]
 pub(crate) struct EventSender {
     out: mpsc::Sender<Bytes>,
     write_timeout: Duration,
@@ -24,7 +25,7 @@ pub(crate) struct EventSender {
 
 /// The client reads no more.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct ClientGone;
 
 /// What ends a stream early.
 pub(crate) enum StreamEnd {
@@ -32,8 +33,8 @@ pub(crate) enum StreamEnd {
     Error(ApiError),
 }
 
-impl From<Gone> for StreamEnd {
-    fn from(_: Gone) -> Self {
+impl From<ClientGone> for StreamEnd {
+    fn from(_: ClientGone) -> Self {
         Self::Gone
     }
 }
@@ -55,41 +56,78 @@ impl Stream for Pieces {
 }
 
 impl EventSender {
-    async fn send(&self, text: String) -> Result<(), Gone> {
+    async fn send(&self, text: String) -> Result<(), ClientGone> {
         match tokio::time::timeout(self.write_timeout, self.out.send(text.into())).await {
             Ok(Ok(())) => Ok(()),
             // Gone, or as good as gone.
-            Ok(Err(_)) | Err(_) => Err(Gone),
+            Ok(Err(_)) | Err(_) => Err(ClientGone),
         }
     }
 
     /// An event without a name.
-    pub(crate) async fn data(&self, value: &Value) -> Result<(), Gone> {
+    pub(crate) async fn data(&self, value: &Value) -> Result<(), ClientGone> {
         self.send(format!("data: {value}\n\n")).await
     }
 
     /// An event with a name.
-    pub(crate) async fn event(&self, name: &str, value: &Value) -> Result<(), Gone> {
+    pub(crate) async fn event(&self, name: &str, value: &Value) -> Result<(), ClientGone> {
         self.send(format!("event: {name}\ndata: {value}\n\n")).await
     }
 
     /// OpenAI's last line.
-    pub(crate) async fn done(&self) -> Result<(), Gone> {
+    pub(crate) async fn done(&self) -> Result<(), ClientGone> {
         self.send("data: [DONE]\n\n".into()).await
     }
 
     /// Waits for something while the client is there; comments fill long silences.
-    pub(crate) async fn wait<T>(&self, what: impl Future<Output = T>) -> Result<T, Gone> {
+    pub(crate) async fn wait<T>(&self, what: impl Future<Output = T>) -> Result<T, ClientGone> {
         let mut what = std::pin::pin!(what);
         loop {
             tokio::select! {
                 biased;
                 done = &mut what => return Ok(done),
-                () = self.out.closed() => return Err(Gone),
+                () = self.out.closed() => return Err(ClientGone),
                 () = tokio::time::sleep(self.keep_alive) => self.send(": keep-alive\n\n".into()).await?,
             }
         }
     }
+}
+
+/// An event that ends a stream with an error.
+pub(crate) struct ErrorEvent {
+    /// Its name, where the interface gives events names.
+    pub(crate) name: Option<&'static str>,
+    pub(crate) data: Value,
+}
+
+impl ErrorEvent {
+    /// In OpenAI's form and llama.cpp's, without a name.
+    pub(crate) fn of_openai(error: &ApiError) -> Self {
+        Self { name: None, data: error.to_json() }
+    }
+}
+
+/// Answers with a stream of replies that `write` fills. Status and headers are out before an error is known, so it becomes an event,
+/// in the form that `error_event` gives it.
+pub(crate) fn reply<F, Fut>(state: &State, error_event: fn(&ApiError) -> ErrorEvent, write: F) -> Response
+where
+    F: FnOnce(EventSender) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<(), StreamEnd>> + Send + 'static,
+{
+    respond(state, move |out| async move {
+        let end = out.clone();
+        if let Err(StreamEnd::Error(error)) = write(out).await {
+            error.log();
+            let ErrorEvent { name, data } = error_event(&error);
+            let sent = match name {
+                Some(name) => end.event(name, &data).await,
+                None => end.data(&data).await,
+            };
+            if sent.is_err() {
+                tracing::debug!(%error, "a client was gone before its error");
+            }
+        }
+    })
 }
 
 /// Answers with a stream that `write` fills.

@@ -1,7 +1,5 @@
 //! HTTPS: certificate and key read at the start, a handshake for each connection. Without the feature `tls`, both are refused by name.
 
-use tokio::net::TcpStream;
-
 use crate::error::ServerError;
 use crate::options::TlsFiles;
 
@@ -10,6 +8,7 @@ mod with {
     use std::path::Path;
     use std::sync::Arc;
 
+    use tokio::io::{AsyncRead, AsyncWrite};
     use tokio_rustls::rustls::crypto::ring;
     use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -44,7 +43,10 @@ mod with {
             Ok(Self(TlsAcceptor::from(Arc::new(config))))
         }
 
-        pub(crate) async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
+        pub(crate) async fn accept<S>(&self, stream: S) -> std::io::Result<TlsStream<S>>
+        where
+            S: AsyncRead + AsyncWrite + Unpin,
+        {
             self.0.accept(stream).await
         }
     }
@@ -70,7 +72,7 @@ mod with {
             Err(ServerError::NoTls)
         }
 
-        pub(crate) async fn accept(&self, _: TcpStream) -> std::io::Result<TcpStream> {
+        pub(crate) async fn accept<S>(&self, _: S) -> std::io::Result<S> {
             match *self {}
         }
     }

@@ -25,7 +25,7 @@ fn wrong() -> BTreeMap<&'static str, Value> {
     let number = "temperature top_p top_k seed max_tokens max_completion_tokens max_output_tokens n_predict presence_penalty \
         frequency_penalty repeat_penalty repeat_last_n n logprobs top_logprobs best_of n_probs min_p typical_p top_n_sigma dry_multiplier \
         dry_base dry_allowed_length dry_penalty_last_n xtc_probability xtc_threshold dynatemp_range dynatemp_exponent mirostat \
-        mirostat_tau mirostat_eta";
+        mirostat_tau mirostat_eta priority";
     let flag = "ignore_eos stream echo parallel_tool_calls timings_per_token add_generation_prompt background";
     let text = "suffix reasoning_format reasoning_effort grammar previous_response_id instructions";
     let list = "stop_sequences samplers dry_sequence_breakers messages tools";

@@ -2,7 +2,8 @@
 
 mod client;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use client::{Running, demo_model, read_until, start_models};
 use open_genie::serving::ServeOptions;
@@ -151,4 +152,62 @@ fn slots_outlive_an_unloading() {
     assert_eq!((*opened.lock().unwrap()).join(""), "aba");
     assert_eq!(again["content"], first["content"]);
     assert!(again["tokens_cached"].as_u64().unwrap() > 4, "{again}");
+}
+
+/// As [`Names`]; `slow` is loaded once the test says so, or after [`LONGEST`].
+struct Slow(Names, Mutex<mpsc::Receiver<()>>);
+
+impl ModelSource for Slow {
+    fn list(&self) -> Result<Vec<ModelEntry>, OpenError> {
+        let slow = ModelEntry { name: "slow".into(), bytes: 10 };
+        self.0.list().map(|all| all.into_iter().chain([slow]).collect())
+    }
+
+    fn open(&self, name: &str) -> Result<ServedModel, OpenError> {
+        if name == "slow" {
+            let _ = self.1.lock().unwrap().recv_timeout(LONGEST);
+        }
+        self.0.open(name)
+    }
+}
+
+fn start_slow(options: ServerOptions) -> (Running, Arc<Mutex<Vec<String>>>, mpsc::Sender<()>) {
+    let (opened, (go_on, waits)) = (Arc::<Mutex<Vec<String>>>::default(), mpsc::channel());
+    let source = Slow(Names(Arc::clone(&opened)), Mutex::new(waits));
+    (start_models(options, Models::on_demand(source, LoadLimits::default())), opened, go_on)
+}
+
+/// A test that fails ends, too.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Time for a request to arrive, or for a client to be seen to have gone.
+const ARRIVAL: Duration = Duration::from_millis(700);
+
+/// Its time begins with the request, not once the models before it are loaded.
+#[test]
+fn who_waits_for_another_model_waits_as_long_as_for_a_reply() {
+    let (server, _, go_on) = start_slow(ServerOptions { reply_timeout: ARRIVAL, ..Default::default() });
+    let slow = server.raw("/tokenize", &json!({"model": "slow", "content": "x"}));
+    std::thread::sleep(ARRIVAL);
+    let (status, reply) = server.post("/tokenize", &json!({"model": "b", "content": "x"}));
+    let why = reply["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 503 && why == "`b` cannot be loaded yet: other models are being loaded", "{status} {reply}");
+    go_on.send(()).unwrap();
+    drop(slow);
+}
+
+/// What a client that has gone has begun to load is loaded; what it waited for is not.
+#[test]
+fn who_has_gone_waits_for_no_model() {
+    let (server, opened, go_on) = start_slow(ServerOptions::default());
+    let slow = server.raw("/tokenize", &json!({"model": "slow", "content": "x"}));
+    std::thread::sleep(ARRIVAL);
+    let waits = server.raw("/tokenize", &json!({"model": "b", "content": "x"}));
+    std::thread::sleep(ARRIVAL);
+    drop((slow, waits));
+    std::thread::sleep(ARRIVAL);
+    go_on.send(()).unwrap();
+    server.ok("/tokenize", &json!({"model": "c", "content": "x"}));
+    assert_eq!(*opened.lock().unwrap(), ["slow", "c"]);
+    assert_eq!(loaded(&server), ["c", "slow"]);
 }

@@ -14,26 +14,22 @@ impl From<ApiError> for AnthropicError {
     }
 }
 
-impl AnthropicError {
-    /// The body, also as an event.
-    pub(crate) fn to_json(&self) -> Value {
-        let kind = match &self.0 {
-            ApiError::ContextExceeded { .. } => "invalid_request_error",
-            ApiError::TooLarge { .. } => "request_too_large",
-            ApiError::Busy(_) => "rate_limit_error",
-            ApiError::ShuttingDown | ApiError::NotLoaded(_) => "overloaded_error",
-            ApiError::Internal(_) | ApiError::NotSupported(_) => "api_error",
-            error => error.kind(),
-        };
-        json!({"type": "error", "error": {"type": kind, "message": self.0.to_string()}})
-    }
+/// The body, also as an event.
+pub(crate) fn to_json(error: &ApiError) -> Value {
+    let kind = match error {
+        ApiError::ContextExceeded { .. } => "invalid_request_error",
+        ApiError::TooLarge { .. } => "request_too_large",
+        ApiError::Busy(_) => "rate_limit_error",
+        ApiError::ShuttingDown | ApiError::ModelGone | ApiError::NotLoaded(_) => "overloaded_error",
+        ApiError::Internal(_) | ApiError::NotSupported(_) => "api_error",
+        error => error.kind(),
+    };
+    json!({"type": "error", "error": {"type": kind, "message": error.to_string()}})
 }
 
 impl IntoResponse for AnthropicError {
     fn into_response(self) -> Response {
-        if let ApiError::Internal(message) = &self.0 {
-            tracing::error!(message, "a request failed");
-        }
-        self.0.with_body(self.to_json())
+        self.0.log();
+        self.0.with_body(to_json(&self.0))
     }
 }

@@ -26,6 +26,7 @@ keys! {
 pub(crate) struct MessagesRequest {
     pub(crate) chat: Prepared,
     pub(crate) stream: bool,
+    pub(crate) priority: i32,
 }
 
 impl MessagesRequest {
@@ -60,7 +61,8 @@ impl MessagesRequest {
             open_reply: true,
             one_call,
         };
-        Ok(Self { chat: Prepared::new(state, parts)?, stream: fields.stream.unwrap_or(false) })
+        let priority = sampling.priority();
+        Ok(Self { chat: Prepared::new(state, parts)?, stream: fields.stream.unwrap_or(false), priority })
     }
 }
 

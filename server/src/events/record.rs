@@ -6,13 +6,13 @@ use std::thread::JoinHandle;
 
 use open_genie::serving::TickWatch;
 
-use super::{LOOK, json};
+use super::{POLL_INTERVAL, json};
 use crate::error::{ApiError, ServerError};
 use crate::options::LineSink;
 use crate::state::App;
 
 /// Steps that wait to be written.
-const ROOM: usize = 4096;
+const QUEUE_LENGTH: usize = 4096;
 
 /// A thread that writes a line for each step until it is dropped.
 pub(crate) struct Recording {
@@ -27,7 +27,7 @@ impl Recording {
         let model =
             app.models.one().ok_or_else(|| ServerError::Record { reason: "there are several models".into() })?;
         let failed = |error: ApiError| ServerError::Record { reason: error.to_string() };
-        let watch = model.server().watch(ROOM).map_err(|error| failed(error.into()))?;
+        let watch = model.server().watch(QUEUE_LENGTH).map_err(|error| failed(error.into()))?;
         let mut first = json::state_now(model).map_err(failed)?;
         first["model"] = app.options.alias.as_deref().unwrap_or(model.name()).into();
         sink.write(&first.to_string());
@@ -53,7 +53,7 @@ impl Drop for Recording {
 /// Masks are left out: they follow from the cells, and would be most of the file.
 fn write(watch: &TickWatch, ended: &AtomicBool, sink: &LineSink) {
     loop {
-        match watch.next_within(LOOK) {
+        match watch.next_within(POLL_INTERVAL) {
             Ok(Some(event)) => sink.write(&json::tick(&event, watch.n_dropped(), false).to_string()),
             Ok(None) if ended.load(Ordering::Relaxed) => return,
             Ok(None) => {}

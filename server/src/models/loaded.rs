@@ -1,15 +1,16 @@
 //! Loads models when they are asked for, one after the other, and unloads those that were not asked for longest.
 //!
-//! *Invariant*: a model is unloaded only while the loader alone holds it: no request runs on it, and none can begin, since it is
-//! handed out under the same lock.
+//! *Invariants*: a model is unloaded only while the loader alone holds it: no request runs on it, and none can begin, since it is
+//! handed out under the same lock. Models are loaded and unloaded one at a time, also where the client that it was for has gone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 
-use super::{Held, LOOK, LoadLimits, ModelEntry, ModelSource, Row};
+use super::{LoadLimits, ModelEntry, ModelSource, NamedModel, OpenError, POLL_INTERVAL, Row};
 use crate::error::{ApiError, with_causes};
 use crate::metrics::{self, Metrics};
 use crate::options::ServerOptions;
@@ -20,15 +21,18 @@ pub(super) struct Loader {
     source: Arc<dyn ModelSource>,
     limits: LoadLimits,
     loaded: Mutex<Vec<Loaded>>,
-    /// Held while a model is loaded: two at once could take more memory than there is.
-    turn: tokio::sync::Mutex<()>,
+    /// NamedModel while a model is loaded: two at once could take more memory than there is.
+    turn: Arc<tokio::sync::Mutex<()>>,
     /// Counts requests, for which model was asked last.
     clock: AtomicU64,
 }
 
+/// The right to load or unload.
+type Turn = OwnedMutexGuard<()>;
+
 #[derive(Clone, Debug)]
 struct Loaded {
-    held: Held,
+    held: NamedModel,
     bytes: u64,
     created: u64,
     /// The clock when it was asked for.
@@ -46,7 +50,7 @@ impl std::fmt::Debug for Loader {
 
 impl Loader {
     pub(super) fn new(source: Arc<dyn ModelSource>, limits: LoadLimits) -> Self {
-        let (loaded, turn, clock) = (Mutex::default(), tokio::sync::Mutex::default(), AtomicU64::new(0));
+        let (loaded, turn, clock) = (Mutex::default(), Arc::default(), AtomicU64::new(0));
         Self { source, limits, loaded, turn, clock }
     }
 
@@ -54,14 +58,19 @@ impl Loader {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn loaded(&self) -> Vec<Held> {
+    pub(super) fn loaded(&self) -> Vec<NamedModel> {
         self.all().iter().map(|loaded| loaded.held.clone()).collect()
     }
 
-    /// One that is loaded; without a name the one that was asked last.
-    fn ready(&self, name: Option<&str>) -> Option<Held> {
+    /// One that is loaded; without a name the one that was asked last. One whose thread has ended is not: it is loaded again.
+    fn ready(&self, name: Option<&str>) -> Option<NamedModel> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         let mut all = self.all();
+        let ended: Vec<Loaded> = all.extract_if(.., |loaded| !loaded.held.model.is_running()).collect();
+        if !ended.is_empty() {
+            // What is left of them may take a while to let go.
+            spawn_blocking(move || drop(ended));
+        }
         let found = match name {
             Some(name) => all.iter_mut().find(|loaded| &*loaded.held.name == name),
             None => all.iter_mut().max_by_key(|loaded| loaded.asked),
@@ -95,36 +104,32 @@ impl Loader {
         Ok(entries.into_iter().map(row).collect())
     }
 
+    /// The model of that name, loaded where it has to be. A client that goes meanwhile waits for nothing any more; what it has begun
+    /// to load is loaded.
+    ///
+    /// # Errors
+    /// There is no such model, it cannot be loaded, or its turn and room for it did not come within the time of a reply.
     pub(super) async fn get(
         self: &Arc<Self>,
         name: Option<&str>,
         options: &Arc<ServerOptions>,
         metrics: &Arc<Metrics>,
-    ) -> Result<Held, ApiError> {
+    ) -> Result<NamedModel, ApiError> {
+        let deadline = Instant::now() + options.reply_timeout;
         if let Some(held) = self.ready(name) {
             return Ok(held);
         }
         let entry = self.entry(name).await?;
-        let (this, options, metrics) = (Arc::clone(self), Arc::clone(options), Arc::clone(metrics));
-        // A task of its own: a client that goes leaves no load behind that nothing waits for.
-        let brought = tokio::spawn(async move { this.bring(entry, &options, &metrics).await });
-        brought.await.map_err(|_| ApiError::NotLoaded("the model could not be loaded".into()))?
-    }
-
-    /// Loads a model at its turn.
-    async fn bring(
-        &self,
-        entry: ModelEntry,
-        options: &Arc<ServerOptions>,
-        metrics: &Arc<Metrics>,
-    ) -> Result<Held, ApiError> {
-        let _turn = self.turn.lock().await;
+        let Ok(turn) = timeout_at(deadline, Arc::clone(&self.turn).lock_owned()).await else {
+            let message = format!("`{}` cannot be loaded yet: other models are being loaded", entry.name);
+            return Err(ApiError::NotLoaded(message));
+        };
         // Another request may have had it loaded meanwhile.
         if let Some(held) = self.ready(Some(&entry.name)) {
             return Ok(held);
         }
-        self.make_room(&entry, options, metrics).await?;
-        self.load(entry, options, metrics).await
+        let turn = self.make_room(turn, &entry, deadline, options, metrics).await?;
+        self.load(turn, entry, options, metrics).await
     }
 
     async fn entry(&self, name: Option<&str>) -> Result<ModelEntry, ApiError> {
@@ -146,10 +151,12 @@ impl Loader {
     /// Unloads idle models, the one that was not asked for longest first, until the new one fits.
     async fn make_room(
         &self,
+        mut turn: Turn,
         entry: &ModelEntry,
+        deadline: Instant,
         options: &Arc<ServerOptions>,
         metrics: &Arc<Metrics>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Turn, ApiError> {
         if !self.limits.fit(entry.bytes, [].into_iter()) {
             let (name, bytes) = (&entry.name, entry.bytes);
             let most = self.limits.bytes.unwrap_or_default();
@@ -157,71 +164,81 @@ impl Loader {
                 format!("`{name}` takes {bytes} bytes, which is more than all models may: expected at most {most}");
             return Err(ApiError::NotLoaded(message));
         }
-        let deadline = Instant::now() + options.reply_timeout;
         loop {
             let idle = {
                 let mut all = self.all();
                 let sizes: Vec<u64> = all.iter().map(|loaded| loaded.bytes).collect();
                 if self.limits.fit(entry.bytes, sizes.into_iter()) {
-                    return Ok(());
+                    return Ok(turn);
                 }
                 let idle = all.iter().enumerate().filter(|(_, loaded)| Arc::strong_count(&loaded.held.model) == 1);
                 idle.min_by_key(|(_, loaded)| loaded.asked).map(|(at, _)| at).map(|at| all.swap_remove(at))
             };
             match idle {
-                Some(loaded) => self.unload(loaded, options, metrics).await?,
+                Some(loaded) => turn = unload(turn, loaded, options, metrics).await?,
                 None if Instant::now() >= deadline => {
                     let message = format!("no room for `{}`: requests run on all models that are loaded", entry.name);
                     return Err(ApiError::NotLoaded(message));
                 }
-                None => tokio::time::sleep(LOOK).await,
+                None => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
 
-    async fn unload(
-        &self,
-        loaded: Loaded,
-        options: &Arc<ServerOptions>,
-        metrics: &Arc<Metrics>,
-    ) -> Result<(), ApiError> {
-        let (options, metrics) = (Arc::clone(options), Arc::clone(metrics));
-        let unloaded = spawn_blocking(move || {
-            let name = &loaded.held.name;
-            if let Some(folder) = parked::folder(&options, Some(name)) {
-                parked::save(&loaded.held.model, &folder);
-            }
-            if let Ok(counts) = loaded.held.model.server().counts() {
-                metrics.keep(&counts);
-            }
-            tracing::info!(model = &**name, "a model is unloaded");
-            metrics::add(&metrics.unloaded, 1);
-        });
-        unloaded.await.map_err(|_| ApiError::NotLoaded("a model could not be unloaded".into()))
-    }
-
     async fn load(
-        &self,
+        self: &Arc<Self>,
+        turn: Turn,
         entry: ModelEntry,
         options: &Arc<ServerOptions>,
         metrics: &Arc<Metrics>,
-    ) -> Result<Held, ApiError> {
-        let (source, options, name) = (Arc::clone(&self.source), Arc::clone(options), entry.name.clone());
+    ) -> Result<NamedModel, ApiError> {
+        let (this, options, metrics, name) =
+            (Arc::clone(self), Arc::clone(options), Arc::clone(metrics), entry.name.clone());
         let opened = spawn_blocking(move || {
-            let model = source.open(&name)?;
-            if let Some(folder) = parked::folder(&options, Some(&name)) {
-                parked::restore(&model, &folder);
-            }
-            Ok(model)
+            let opened = this.open(entry, &options, &metrics);
+            drop(turn);
+            opened
         });
-        let failed = |why: String| ApiError::NotLoaded(format!("`{}` cannot be loaded: {why}", entry.name));
-        let opened: Result<_, super::OpenError> = opened.await.map_err(|_| failed("it has failed".into()))?;
-        let model = Arc::new(opened.map_err(|error| failed(with_causes(&*error)))?);
+        let failed = |why: String| ApiError::NotLoaded(format!("`{name}` cannot be loaded: {why}"));
+        let opened = opened.await.map_err(|_| failed("it has failed".into()))?;
+        opened.map_err(|error| failed(with_causes(&*error)))
+    }
+
+    /// Opens a model and hands it out from then on.
+    fn open(&self, entry: ModelEntry, options: &ServerOptions, metrics: &Metrics) -> Result<NamedModel, OpenError> {
+        let model = self.source.open(&entry.name)?;
+        if let Some(folder) = parked::folder(options, Some(&entry.name)) {
+            parked::restore(&model, &folder);
+        }
         tracing::info!(model = entry.name, "a model is loaded");
         metrics::add(&metrics.loaded, 1);
-        let held = Held { name: entry.name.into(), model };
+        let held = NamedModel { name: entry.name.into(), model: Arc::new(model) };
         let asked = self.clock.fetch_add(1, Ordering::Relaxed);
         self.all().push(Loaded { held: held.clone(), bytes: entry.bytes, created: ids::now(), asked });
         Ok(held)
     }
+}
+
+/// Lets a model go, and keeps its slots where the options say so. The turn is given back once it is gone.
+async fn unload(
+    turn: Turn,
+    loaded: Loaded,
+    options: &Arc<ServerOptions>,
+    metrics: &Arc<Metrics>,
+) -> Result<Turn, ApiError> {
+    let (options, metrics) = (Arc::clone(options), Arc::clone(metrics));
+    let unloaded = spawn_blocking(move || {
+        let name = Arc::clone(&loaded.held.name);
+        if let Some(folder) = parked::folder(&options, Some(&name)) {
+            parked::save(&loaded.held.model, &folder);
+        }
+        if let Ok(counts) = loaded.held.model.server().counts() {
+            metrics.keep(&counts);
+        }
+        drop(loaded);
+        tracing::info!(model = &*name, "a model is unloaded");
+        metrics::add(&metrics.unloaded, 1);
+        turn
+    });
+    unloaded.await.map_err(|_| ApiError::NotLoaded("a model could not be unloaded".into()))
 }

@@ -34,7 +34,7 @@ impl From<ServedModel> for Models {
 
 /// A model that answers a request. While it is held it is not unloaded.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct NamedModel {
     /// As replies call it.
     pub(crate) name: Arc<str>,
     pub(crate) model: Arc<ServedModel>,
@@ -74,11 +74,11 @@ impl Models {
         name: Option<&str>,
         options: &Arc<ServerOptions>,
         metrics: &Arc<Metrics>,
-    ) -> Result<Held, ApiError> {
+    ) -> Result<NamedModel, ApiError> {
         match &self.0 {
             Kind::One { model, .. } => {
                 let name = options.alias.as_deref().unwrap_or(model.name());
-                Ok(Held { name: name.into(), model: Arc::clone(model) })
+                Ok(NamedModel { name: name.into(), model: Arc::clone(model) })
             }
             Kind::Loader(loader) => loader.get(name, options, metrics).await,
         }
@@ -96,9 +96,9 @@ impl Models {
     }
 
     /// Those that are loaded.
-    pub(crate) fn loaded(&self) -> Vec<Held> {
+    pub(crate) fn loaded(&self) -> Vec<NamedModel> {
         match &self.0 {
-            Kind::One { model, .. } => vec![Held { name: model.name().into(), model: Arc::clone(model) }],
+            Kind::One { model, .. } => vec![NamedModel { name: model.name().into(), model: Arc::clone(model) }],
             Kind::Loader(loader) => loader.loaded(),
         }
     }
@@ -124,4 +124,4 @@ impl Models {
 }
 
 /// How often a loader looks whether a model has become idle.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);

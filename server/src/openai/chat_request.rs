@@ -50,6 +50,7 @@ impl StreamOptions {
 pub(crate) struct ChatRequest {
     pub(crate) chat: Prepared,
     pub(crate) n: usize,
+    pub(crate) priority: i32,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
     pub(crate) timings_per_token: bool,
@@ -97,6 +98,7 @@ impl ChatRequest {
         };
         Ok(Self {
             n: sampling.n()?,
+            priority: sampling.priority(),
             chat: Prepared::new(state, parts)?,
             stream: fields.stream.unwrap_or(false),
             include_usage: fields.stream_options.is_some_and(|options| options.include_usage()),

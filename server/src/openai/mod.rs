@@ -6,6 +6,7 @@ pub(crate) mod chat_request;
 pub(crate) mod logprobs;
 pub(crate) mod messages;
 pub(crate) mod prepared;
+mod priority;
 pub(crate) mod prompt;
 mod refused;
 pub(crate) mod response_format;

@@ -9,7 +9,10 @@ use crate::state::State;
 /// Most prompts of one request.
 const MOST: usize = 64;
 
-/// The prompts of a body's `prompt`.
+/// The prompts of a body's `prompt`: 1 to [`MOST`] of them.
+///
+/// # Errors
+/// It is missing, of another type, has too many prompts or tokens that there are not.
 pub(crate) fn prompts(state: &State, body: &Value) -> Result<Vec<Vec<TokenId>>, ApiError> {
     let prompts = match body.get("prompt") {
         None | Some(Value::Null) => {
@@ -20,13 +23,15 @@ pub(crate) fn prompts(state: &State, body: &Value) -> Result<Vec<Vec<TokenId>>, 
         Some(Value::Array(all)) if all.iter().all(Value::is_number) && !all.is_empty() => {
             vec![tokens(state, all)?]
         }
+        // Counted first: making tokens of too many would take long.
+        Some(Value::Array(all)) if !(1..=MOST).contains(&all.len()) => {
+            let message = format!("`prompt`: expected 1 to {MOST} prompts, found {}", all.len());
+            return Err(ApiError::invalid("prompt", message));
+        }
         Some(Value::Array(all)) => all.iter().map(|prompt| one(state, prompt)).collect::<Result<_, _>>()?,
         Some(_) => return Err(ApiError::invalid("prompt", "`prompt`: expected a text, tokens, or a list of them")),
     };
-    match prompts.len() {
-        1..=MOST => Ok(prompts),
-        n => Err(ApiError::invalid("prompt", format!("`prompt`: expected 1 to {MOST} prompts, found {n}"))),
-    }
+    Ok(prompts)
 }
 
 fn one(state: &State, prompt: &Value) -> Result<Vec<TokenId>, ApiError> {

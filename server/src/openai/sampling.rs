@@ -5,11 +5,12 @@ use open_genie::{SamplerSettings, TokenId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::priority::Priority;
 use super::refused;
 use super::stages::Stages;
 use crate::body;
 use crate::error::ApiError;
-use crate::schema::{Shown, keys};
+use crate::schema::{JsonSchema, keys};
 use crate::state::State;
 
 /// Tokens that penalties look back over where a request does not say, as in llama.cpp.
@@ -48,6 +49,7 @@ keys! {
         logit_bias: Option<Value>,
         ignore_eos: Option<bool>,
         n: Option<i64>,
+        priority: Option<Priority>,
     }
 }
 
@@ -58,7 +60,7 @@ enum Stop {
     Many(Vec<String>),
 }
 
-impl Shown for Stop {
+impl JsonSchema for Stop {
     fn schema() -> Value {
         json!({"anyOf": [String::schema(), <Vec<String>>::schema()]})
     }
@@ -87,6 +89,11 @@ impl Sampling {
             .ok()
             .filter(|n| (1..=MOST_CHOICES).contains(n))
             .ok_or_else(|| ApiError::invalid("n", format!("`n`: expected 1 to {MOST_CHOICES}, found {found}")))
+    }
+
+    /// Which of the requests that wait starts first: the one with the higher number.
+    pub(crate) fn priority(&self) -> i32 {
+        self.keys.priority.unwrap_or_default().get()
     }
 
     /// Most tokens of the reply; negative numbers are none.

@@ -32,6 +32,7 @@ keys! {
 pub(crate) struct ResponsesRequest {
     pub(crate) chat: Prepared,
     pub(crate) stream: bool,
+    pub(crate) priority: i32,
     /// What the response repeats of the request.
     pub(crate) echo: Map<String, Value>,
 }
@@ -109,7 +110,8 @@ impl ResponsesRequest {
             let given = body.get(*key).filter(|value| !value.is_null()).cloned();
             ((*key).to_owned(), given.unwrap_or_else(|| serde_json::from_str(default).unwrap_or_default()))
         });
-        Ok(Self { chat, stream: fields.stream.unwrap_or(false), echo: echo.collect() })
+        let (stream, priority) = (fields.stream.unwrap_or(false), sampling.priority());
+        Ok(Self { chat, stream, priority, echo: echo.collect() })
     }
 }
 

@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use open_genie::serving::Request;
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::error::ApiError;
+use crate::extract::ModelRequest;
 use crate::ids;
 use crate::jobs::{JobEvent, Jobs};
 use crate::openai::chat_chunks::Chunks;
@@ -20,20 +20,16 @@ use crate::openai::usage::{Usage, timings};
 use crate::reply::{Collected, ReplyParser};
 use crate::served_model::ServedModel;
 use crate::state::State;
-use crate::stream::{self, EventSender, StreamEnd};
+use crate::stream::{self, ErrorEvent, EventSender, StreamEnd};
 
-pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, ApiError> {
-    let request = ChatRequest::read(&state, &body)?;
+pub(crate) async fn create(ModelRequest { state, body }: ModelRequest) -> Result<Response, ApiError> {
+    let request = state.prepare(move |state| ChatRequest::read(state, &body)).await?;
     let jobs = submit(&state, &request).await?;
     let chunks = Chunks { id: ids::new("chatcmpl-"), created: ids::now(), model: state.name().to_owned() };
     if request.stream {
         let model = Arc::clone(&state.model);
-        return Ok(stream::respond(&state, move |out| async move {
-            match write(&out, &model, jobs, &request, &chunks).await {
-                Ok(()) | Err(StreamEnd::Gone) => {}
-                // Status and headers are out: the error is an event.
-                Err(StreamEnd::Error(error)) => drop(out.data(&error.to_json()).await),
-            }
+        return Ok(stream::reply(&state, ErrorEvent::of_openai, move |out| async move {
+            write(&out, &model, jobs, &request, &chunks).await
         }));
     }
     whole(&state, jobs, &request, &chunks).await.map(|reply| Json(reply).into_response())
@@ -41,7 +37,7 @@ pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, Api
 
 /// Hands the choices of a chat in.
 pub(crate) async fn submit(state: &State, request: &ChatRequest) -> Result<Jobs, ApiError> {
-    let of = |settings| Request { prompt: request.chat.prompt.clone(), settings, priority: 0 };
+    let of = |settings| Request { prompt: request.chat.prompt.clone(), settings, priority: request.priority };
     Jobs::submit(state, choices(&request.chat.settings, request.n).into_iter().map(of).collect()).await
 }
 

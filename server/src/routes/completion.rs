@@ -8,16 +8,17 @@ use open_genie::StopReason;
 use open_genie::serving::{Finished, Request};
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::body;
 use crate::error::ApiError;
+use crate::extract::ModelRequest;
 use crate::jobs::{JobEvent, Jobs};
 use crate::openai::sampling::Sampling;
 use crate::openai::usage::timings;
 use crate::openai::{logprobs, prompt, response_format};
 use crate::schema::keys;
 use crate::served_model::ServedModel;
-use crate::stream::{self, EventSender, StreamEnd};
+use crate::state::State;
+use crate::stream::{self, ErrorEvent, EventSender, StreamEnd};
 
 keys! {
     /// Keys of a request, beside those of sampling and of what the reply has to be.
@@ -27,30 +28,34 @@ keys! {
     }
 }
 
-pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, ApiError> {
-    let fields: Fields = body::read(&body)?;
-    let sampling = Sampling::read(&body)?.only_one()?;
-    let mut prompts = prompt::prompts(&state, &body)?;
-    let (Some(prompt), true) = (prompts.pop(), prompts.is_empty()) else {
-        return Err(ApiError::invalid("prompt", "`prompt`: expected one prompt, found several"));
-    };
-    let mut settings = sampling.settings(&state)?;
-    settings.grammar = response_format::grammar(&body)?.or(settings.grammar);
-    if let Some(n) = fields.n_probs.filter(|n| *n != 0) {
-        settings.logprobs = Some(logprobs::checked("n_probs", n)?);
-    }
+pub(crate) async fn create(ModelRequest { state, body }: ModelRequest) -> Result<Response, ApiError> {
+    let (request, stream) = state.prepare(move |state| read(state, &body)).await?;
     let (model, served) = (state.name().to_owned(), Arc::clone(&state.model));
-    let n_prompt = prompt.len();
-    let jobs = Jobs::submit(&state, vec![Request { prompt, settings, priority: 0 }]).await?;
-    if fields.stream.unwrap_or(false) {
-        return Ok(stream::respond(&state, move |out| async move {
-            match write(&out, &served, jobs, n_prompt, &model).await {
-                Ok(()) | Err(StreamEnd::Gone) => {}
-                Err(StreamEnd::Error(error)) => drop(out.data(&error.to_json()).await),
-            }
+    let n_prompt = request.prompt.len();
+    let jobs = Jobs::submit(&state, vec![request]).await?;
+    if stream {
+        return Ok(stream::reply(&state, ErrorEvent::of_openai, move |out| async move {
+            write(&out, &served, jobs, n_prompt, &model).await
         }));
     }
     whole(&served, jobs, n_prompt, &model).await.map(|reply| Json(reply).into_response())
+}
+
+/// The request of a body, and whether it is streamed.
+fn read(state: &State, body: &Value) -> Result<(Request, bool), ApiError> {
+    let fields: Fields = body::read(body)?;
+    let sampling = Sampling::read(body)?.only_one()?;
+    let mut prompts = prompt::prompts(state, body)?;
+    let (Some(prompt), true) = (prompts.pop(), prompts.is_empty()) else {
+        return Err(ApiError::invalid("prompt", "`prompt`: expected one prompt, found several"));
+    };
+    let mut settings = sampling.settings(state)?;
+    settings.grammar = response_format::grammar(body)?.or(settings.grammar);
+    if let Some(n) = fields.n_probs.filter(|n| *n != 0) {
+        settings.logprobs = Some(logprobs::checked("n_probs", n)?);
+    }
+    let priority = sampling.priority();
+    Ok((Request { prompt, settings, priority }, fields.stream.unwrap_or(false)))
 }
 
 fn last(content: &str, finished: &Finished, jobs: &Jobs, n_prompt: usize, model: &str) -> Value {
@@ -92,7 +97,7 @@ async fn whole(served: &ServedModel, mut jobs: Jobs, n_prompt: usize, model: &st
             _ => {}
         }
     }
-    Err(ApiError::ShuttingDown)
+    Err(ApiError::cut_off())
 }
 
 async fn write(

@@ -7,9 +7,9 @@ use axum::response::{IntoResponse, Response};
 use open_genie::serving::Request;
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::body;
 use crate::error::ApiError;
+use crate::extract::ModelRequest;
 use crate::ids;
 use crate::jobs::{JobEvent, Jobs};
 use crate::openai::chat_reply::finish_reason;
@@ -20,7 +20,8 @@ use crate::openai::usage::{Usage, timings};
 use crate::openai::{logprobs, prompt, response_format};
 use crate::schema::keys;
 use crate::served_model::ServedModel;
-use crate::stream::{self, EventSender, StreamEnd};
+use crate::state::State;
+use crate::stream::{self, ErrorEvent, EventSender, StreamEnd};
 
 keys! {
     /// Keys of a request, beside those of sampling and of what the reply has to be.
@@ -34,7 +35,9 @@ keys! {
     }
 }
 
-struct Wanted {
+/// What all parts of one reply have in common.
+struct CompletionShape {
+    stream: bool,
     /// Log probabilities are wanted.
     logprobs: bool,
     echo: Vec<String>,
@@ -45,10 +48,23 @@ struct Wanted {
     model: String,
 }
 
-pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, ApiError> {
-    let fields: Fields = body::read(&body)?;
-    let sampling = Sampling::read(&body)?;
-    let prompts = prompt::prompts(&state, &body)?;
+pub(crate) async fn create(ModelRequest { state, body }: ModelRequest) -> Result<Response, ApiError> {
+    let (shape, requests) = state.prepare(move |state| read(state, &body)).await?;
+    let jobs = Jobs::submit(&state, requests).await?;
+    if shape.stream {
+        let model = Arc::clone(&state.model);
+        return Ok(stream::reply(&state, ErrorEvent::of_openai, move |out| async move {
+            write(&out, &model, jobs, &shape).await
+        }));
+    }
+    whole(&state.model, jobs, shape).await.map(|reply| Json(reply).into_response())
+}
+
+/// What a body asks for: the form of the reply, and a request for each choice.
+fn read(state: &State, body: &Value) -> Result<(CompletionShape, Vec<Request>), ApiError> {
+    let fields: Fields = body::read(body)?;
+    let sampling = Sampling::read(body)?;
+    let prompts = prompt::prompts(state, body)?;
     let n = sampling.n()?;
     if prompts.len() * n > MOST_CHOICES * 4 {
         let message =
@@ -62,8 +78,8 @@ pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, Api
         let message = "`best_of` is not supported: all replies are given, so ask for `n` of them";
         return Err(ApiError::invalid("best_of", message));
     }
-    let mut settings = sampling.settings(&state)?;
-    settings.grammar = response_format::grammar(&body)?.or(settings.grammar);
+    let mut settings = sampling.settings(state)?;
+    settings.grammar = response_format::grammar(body)?.or(settings.grammar);
     if let Some(n) = fields.logprobs {
         settings.logprobs = Some(logprobs::checked("logprobs", n)?);
     }
@@ -73,7 +89,8 @@ pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, Api
             "`logprobs` and `echo`: the prompt's tokens have no log probabilities here: leave out one of them";
         return Err(ApiError::invalid("logprobs", message));
     }
-    let mut asked = Wanted {
+    let mut shape = CompletionShape {
+        stream: fields.stream.unwrap_or(false),
         logprobs: settings.logprobs.is_some(),
         echo: vec![String::new(); prompts.len() * n],
         include_usage: fields.stream_options.is_some_and(|options| options.include_usage()),
@@ -85,26 +102,17 @@ pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, Api
     if echo {
         for (at, prompt) in prompts.iter().enumerate() {
             let text = state.model.decode(prompt)?;
-            asked.echo[at * n..(at + 1) * n].fill(text);
+            shape.echo[at * n..(at + 1) * n].fill(text);
         }
     }
+    let priority = sampling.priority();
     let requests = prompts.into_iter().flat_map(|prompt| {
-        choices(&settings, n).into_iter().map(move |settings| Request { prompt: prompt.clone(), settings, priority: 0 })
+        choices(&settings, n).into_iter().map(move |settings| Request { prompt: prompt.clone(), settings, priority })
     });
-    let jobs = Jobs::submit(&state, requests.collect()).await?;
-    if fields.stream.unwrap_or(false) {
-        let model = Arc::clone(&state.model);
-        return Ok(stream::respond(&state, move |out| async move {
-            match write(&out, &model, jobs, &asked).await {
-                Ok(()) | Err(StreamEnd::Gone) => {}
-                Err(StreamEnd::Error(error)) => drop(out.data(&error.to_json()).await),
-            }
-        }));
-    }
-    whole(&state.model, jobs, asked).await.map(|reply| Json(reply).into_response())
+    Ok((shape, requests.collect()))
 }
 
-impl Wanted {
+impl CompletionShape {
     fn object(&self, choices: Value) -> Value {
         json!({
             "id": self.id,
@@ -121,10 +129,10 @@ fn choice(index: usize, text: &str, logprobs: Value, finish: Option<&str>) -> Va
     json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish})
 }
 
-async fn whole(model: &ServedModel, mut jobs: Jobs, asked: Wanted) -> Result<Value, ApiError> {
-    let mut likely = vec![CompletionLogprobs::default(); asked.echo.len()];
-    let mut done = vec![Value::Null; asked.echo.len()];
-    let mut usage = Usage { n_prompt: asked.n_prompt, ..Usage::default() };
+async fn whole(model: &ServedModel, mut jobs: Jobs, shape: CompletionShape) -> Result<Value, ApiError> {
+    let mut likely = CompletionLogprobs::of_choices(model, shape.echo.len());
+    let mut done = vec![Value::Null; shape.echo.len()];
+    let mut usage = Usage { n_prompt: shape.n_prompt, ..Usage::default() };
     let mut times = Value::Null;
     while let Some((index, event)) = jobs.next().await? {
         match event {
@@ -133,7 +141,7 @@ async fn whole(model: &ServedModel, mut jobs: Jobs, asked: Wanted) -> Result<Val
                 if index == 0 {
                     times = timings(usage.n_prompt, finished.reply.kpis.n_drawn, &jobs.times[0]);
                 }
-                let text = format!("{}{}", asked.echo[index], finished.reply.text);
+                let text = format!("{}{}", shape.echo[index], finished.reply.text);
                 let finish = finish_reason(&finished.reply.stop, false);
                 done[index] = choice(index, &text, likely[index].take(), Some(finish));
             }
@@ -142,36 +150,41 @@ async fn whole(model: &ServedModel, mut jobs: Jobs, asked: Wanted) -> Result<Val
             _ => {}
         }
     }
-    let mut reply = asked.object(done.into());
+    let mut reply = shape.object(done.into());
     reply["usage"] = usage.to_json();
     reply["timings"] = times;
     Ok(reply)
 }
 
-async fn write(out: &EventSender, model: &ServedModel, mut jobs: Jobs, asked: &Wanted) -> Result<(), StreamEnd> {
-    let mut likely = vec![CompletionLogprobs::default(); asked.echo.len()];
-    let mut usage = Usage { n_prompt: asked.n_prompt, ..Usage::default() };
-    for (index, echo) in asked.echo.iter().enumerate().filter(|(_, echo)| !echo.is_empty()) {
-        out.data(&asked.object(json!([choice(index, echo, Value::Null, None)]))).await?;
+async fn write(
+    out: &EventSender,
+    model: &ServedModel,
+    mut jobs: Jobs,
+    shape: &CompletionShape,
+) -> Result<(), StreamEnd> {
+    let mut likely = CompletionLogprobs::of_choices(model, shape.echo.len());
+    let mut usage = Usage { n_prompt: shape.n_prompt, ..Usage::default() };
+    for (index, echo) in shape.echo.iter().enumerate().filter(|(_, echo)| !echo.is_empty()) {
+        out.data(&shape.object(json!([choice(index, echo, Value::Null, None)]))).await?;
     }
     while let Some((index, event)) = out.wait(jobs.next()).await?? {
         match event {
-            JobEvent::Piece(piece) if !piece.text.is_empty() || asked.logprobs => {
+            JobEvent::Piece(piece) if !piece.text.is_empty() || shape.logprobs => {
                 likely[index].push(model, &piece.logprobs);
                 let likely = likely[index].take();
-                out.data(&asked.object(json!([choice(index, &piece.text, likely, None)]))).await?;
+                out.data(&shape.object(json!([choice(index, &piece.text, likely, None)]))).await?;
             }
             JobEvent::Done(finished) => {
                 usage.add(&finished);
                 let finish = finish_reason(&finished.reply.stop, false);
-                out.data(&asked.object(json!([choice(index, "", Value::Null, Some(finish))]))).await?;
+                out.data(&shape.object(json!([choice(index, "", Value::Null, Some(finish))]))).await?;
             }
             JobEvent::Failed(error) => return Err(ApiError::from(error).into()),
             _ => {}
         }
     }
-    if asked.include_usage {
-        let mut last = asked.object(json!([]));
+    if shape.include_usage {
+        let mut last = shape.object(json!([]));
         last["usage"] = usage.to_json();
         out.data(&last).await?;
     }

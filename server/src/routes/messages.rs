@@ -5,40 +5,42 @@ use axum::response::{IntoResponse, Response};
 use open_genie::serving::{Finished, Request};
 use serde_json::{Value, json};
 
+use crate::anthropic;
 use crate::anthropic::blocks::{self, BlockEvents};
 use crate::anthropic::error::AnthropicError;
 use crate::anthropic::request::MessagesRequest;
-use crate::asked::Asked;
 use crate::error::ApiError;
+use crate::extract::ModelRequest;
 use crate::ids;
 use crate::jobs::{JobEvent, Jobs};
 use crate::openai::prepared::Prepared;
 use crate::reply::{Collected, Delta};
-use crate::stream::{self, EventSender, StreamEnd};
+use crate::stream::{self, ErrorEvent, EventSender, StreamEnd};
 
-type Body = Result<Asked, ApiError>;
+type Body = Result<ModelRequest, ApiError>;
 
 pub(crate) async fn count(asked: Body) -> Result<Json<Value>, AnthropicError> {
-    let Asked { state, body } = asked?;
-    let request = MessagesRequest::read(&state, &body, true)?;
+    let ModelRequest { state, body } = asked?;
+    let request = state.prepare(move |state| MessagesRequest::read(state, &body, true)).await?;
     Ok(Json(json!({"input_tokens": request.chat.prompt.len()})))
 }
 
 pub(crate) async fn create(asked: Body) -> Result<Response, AnthropicError> {
-    let Asked { state, body } = asked?;
-    let request = MessagesRequest::read(&state, &body, false)?;
+    let ModelRequest { state, body } = asked?;
+    let request = state.prepare(move |state| MessagesRequest::read(state, &body, false)).await?;
     let (prompt, settings) = (request.chat.prompt.clone(), request.chat.settings.clone());
-    let jobs = Jobs::submit(&state, vec![Request { prompt, settings, priority: 0 }]).await?;
+    let jobs = Jobs::submit(&state, vec![Request { prompt, settings, priority: request.priority }]).await?;
     let model = state.name().to_owned();
     if request.stream {
-        return Ok(stream::respond(&state, move |out| async move {
-            match write(&out, jobs, &request.chat, &model).await {
-                Ok(()) | Err(StreamEnd::Gone) => {}
-                Err(StreamEnd::Error(error)) => drop(out.event("error", &AnthropicError(error).to_json()).await),
-            }
+        return Ok(stream::reply(&state, error_event, move |out| async move {
+            write(&out, jobs, &request.chat, &model).await
         }));
     }
     Ok(Json(whole(jobs, &request.chat, &model).await?).into_response())
+}
+
+fn error_event(error: &ApiError) -> ErrorEvent {
+    ErrorEvent { name: Some("error"), data: anthropic::error::to_json(error) }
 }
 
 fn usage(n_prompt: usize, finished: Option<&Finished>) -> Value {
@@ -75,7 +77,7 @@ async fn whole(mut jobs: Jobs, chat: &Prepared, model: &str) -> Result<Value, Ap
             JobEvent::Started { .. } => {}
         }
     }
-    Err(ApiError::ShuttingDown)
+    Err(ApiError::cut_off())
 }
 
 async fn write(out: &EventSender, mut jobs: Jobs, chat: &Prepared, model: &str) -> Result<(), StreamEnd> {

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State as Extract;
 use serde_json::{Value, json};
 
-use crate::asked::Tail;
 use crate::error::ApiError;
+use crate::extract::PathTail;
 use crate::models::Row;
 use crate::state::App;
 
@@ -31,7 +31,7 @@ pub(crate) async fn list(Extract(app): Extract<App>) -> Result<Json<Value>, ApiE
     Ok(Json(json!({"object": "list", "data": rows.iter().map(shown).collect::<Value>()})))
 }
 
-pub(crate) async fn one(Extract(app): Extract<App>, Tail(id): Tail) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn one(Extract(app): Extract<App>, PathTail(id): PathTail) -> Result<Json<Value>, ApiError> {
     let rows = app.models.rows(&app.options).await?;
     let is_own = |row: &Row| app.models.is_one() && row.model.as_ref().is_some_and(|model| model.name() == id);
     match rows.iter().find(|row| *row.name == *id || is_own(row)) {

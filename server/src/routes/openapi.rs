@@ -9,7 +9,7 @@ use super::{completion, completions};
 use crate::openai::response_format::Formats;
 use crate::openai::sampling::Keys;
 use crate::openai::stages::Stages;
-use crate::schema::Shown;
+use crate::schema::JsonSchema;
 use crate::{anthropic, openai, responses};
 
 /// A route as the document has it.
@@ -32,7 +32,7 @@ const THREAD: &[u16] = &[404, 503];
 /// Of a route that reads a body with a model's name.
 const BODY: &[u16] = &[404, 408, 413, 503];
 /// Of a route that runs the model.
-const RUNS: &[u16] = &[404, 408, 413, 429, 503, 504];
+const RUNS: &[u16] = &[404, 408, 413, 429, 500, 503, 504];
 
 /// All of them. Those below `/v1` answer without it too.
 pub(super) const ROWS: &[Row] = &[
@@ -177,8 +177,9 @@ fn word(status: u16) -> &'static str {
         408 => "the body did not arrive in time",
         413 => "the body is too large",
         429 => "the queue is full",
+        500 => "the server has failed",
         501 => "not supported",
-        503 => "the server shuts down, or the model cannot be loaded",
+        503 => "the server shuts down, the model cannot be loaded, or its thread has ended",
         _ => "the reply took too long",
     }
 }

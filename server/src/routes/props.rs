@@ -3,9 +3,9 @@
 use axum::Json;
 use serde_json::{Value, json};
 
-use crate::asked::Named;
+use crate::extract::QueryModel;
 
-pub(crate) async fn props(Named(state): Named) -> Json<Value> {
+pub(crate) async fn props(QueryModel(state): QueryModel) -> Json<Value> {
     let settings = state.model.settings();
     let sampler = &settings.sampler;
     Json(json!({

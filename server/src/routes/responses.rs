@@ -6,34 +6,35 @@ use open_genie::StopReason;
 use open_genie::serving::Request;
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::error::ApiError;
+use crate::extract::ModelRequest;
 use crate::ids;
 use crate::jobs::{JobEvent, Jobs};
 use crate::responses::events::Output;
 use crate::responses::items::Shape;
 use crate::responses::request::ResponsesRequest;
-use crate::stream::{self, EventSender, StreamEnd};
+use crate::stream::{self, ErrorEvent, EventSender, StreamEnd};
 
-pub(crate) async fn create(Asked { state, body }: Asked) -> Result<Response, ApiError> {
-    let request = ResponsesRequest::read(&state, &body)?;
+pub(crate) async fn create(ModelRequest { state, body }: ModelRequest) -> Result<Response, ApiError> {
+    let request = state.prepare(move |state| ResponsesRequest::read(state, &body)).await?;
     let (prompt, settings) = (request.chat.prompt.clone(), request.chat.settings.clone());
-    let jobs = Jobs::submit(&state, vec![Request { prompt, settings, priority: 0 }]).await?;
+    let jobs = Jobs::submit(&state, vec![Request { prompt, settings, priority: request.priority }]).await?;
     let (model, echo) = (state.name().to_owned(), request.echo.clone());
     let shape = Shape { id: ids::new("resp_"), created: ids::now(), model, echo };
     if request.stream {
-        return Ok(stream::respond(&state, move |out| async move {
-            match write(&out, jobs, &request, &shape).await {
-                Ok(()) | Err(StreamEnd::Gone) => {}
-                Err(StreamEnd::Error(error)) => {
-                    let fields = &error.to_json()["error"];
-                    let event = json!({"type": "error", "code": fields["code"], "message": fields["message"], "param": fields["param"]});
-                    drop(out.event("error", &event).await);
-                }
-            }
-        }));
+        return Ok(stream::reply(
+            &state,
+            error_event,
+            move |out| async move { write(&out, jobs, &request, &shape).await },
+        ));
     }
     Ok(Json(whole(jobs, &request, &shape).await?).into_response())
+}
+
+fn error_event(error: &ApiError) -> ErrorEvent {
+    let fields = &error.to_json()["error"];
+    let data = json!({"type": "error", "code": fields["code"], "message": fields["message"], "param": fields["param"]});
+    ErrorEvent { name: Some("error"), data }
 }
 
 fn status(stop: &StopReason) -> &'static str {
@@ -57,7 +58,7 @@ async fn whole(mut jobs: Jobs, request: &ResponsesRequest, shape: &Shape) -> Res
             JobEvent::Started { .. } => {}
         }
     }
-    Err(ApiError::ShuttingDown)
+    Err(ApiError::cut_off())
 }
 
 async fn write(out: &EventSender, mut jobs: Jobs, request: &ResponsesRequest, shape: &Shape) -> Result<(), StreamEnd> {

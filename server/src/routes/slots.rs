@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use axum::Json;
 use open_genie::SeqId;
-use open_genie::serving::Server;
+use open_genie::serving::ServeError;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 
-use crate::asked::{Asked, Named, Params, Tail};
 use crate::error::{ApiError, with_causes};
+use crate::extract::{ModelRequest, PathTail, QueryModel, QueryParams};
 use crate::state::State;
 
 #[derive(Deserialize)]
@@ -19,8 +18,8 @@ pub(crate) struct Action {
     action: String,
 }
 
-pub(crate) async fn list(Named(state): Named) -> Result<Json<Value>, ApiError> {
-    let slots = state.ask(Server::slots).await??;
+pub(crate) async fn list(QueryModel(state): QueryModel) -> Result<Json<Value>, ApiError> {
+    let slots = state.ask(|model| model.server().slots()).await??;
     let shown = slots.iter().map(|slot| {
         json!({
             "id": slot.seq.0,
@@ -37,32 +36,30 @@ pub(crate) async fn list(Named(state): Named) -> Result<Json<Value>, ApiError> {
 }
 
 pub(crate) async fn act(
-    Tail(id): Tail,
-    Params(Action { action }): Params<Action>,
-    Asked { state, body }: Asked,
+    PathTail(id): PathTail,
+    QueryParams(Action { action }): QueryParams<Action>,
+    ModelRequest { state, body }: ModelRequest,
 ) -> Result<Json<Value>, ApiError> {
     let slot = id.parse::<u8>().map(SeqId);
     let slot = slot.map_err(|_| ApiError::invalid("id", format!("slot `{id}`: expected a number of `GET /slots`")))?;
-    let model = state.model.clone();
-    let refused = |error: open_genie::Error| ApiError::invalid("id", with_causes(&error));
-    let joined = |_| ApiError::Internal("the slot could not be reached".into());
+    let refused = |error: open_genie::Error| match error {
+        open_genie::Error::Serving(ServeError::ShutDown) => ApiError::ModelGone,
+        error => ApiError::invalid("id", with_causes(&error)),
+    };
     match action.as_str() {
         "erase" => {
-            let n = spawn_blocking(move || model.running().erase_slot(slot)).await.map_err(joined)?.map_err(refused)?;
+            let n = state.ask(move |model| model.running().erase_slot(slot)).await?.map_err(refused)?;
             Ok(Json(json!({"id_slot": slot.0, "n_erased": n})))
         }
         "save" => {
             let (name, path) = file(&state, &body)?;
-            let n = spawn_blocking(move || model.running().save_slot(slot, path))
-                .await
-                .map_err(joined)?
-                .map_err(refused)?;
+            let n = state.ask(move |model| model.running().save_slot(slot, path)).await?.map_err(refused)?;
             Ok(Json(json!({"id_slot": slot.0, "filename": name, "n_saved": n})))
         }
         "restore" => {
             let (name, path) = file(&state, &body)?;
-            let restored = spawn_blocking(move || model.running().restore_slot(slot, path)).await;
-            let n = restored.map_err(joined)?.map_err(refused)?.n_past;
+            let restored = state.ask(move |model| model.running().restore_slot(slot, path)).await?;
+            let n = restored.map_err(refused)?.n_past;
             Ok(Json(json!({"id_slot": slot.0, "filename": name, "n_restored": n})))
         }
         other => {

@@ -3,12 +3,17 @@
 use axum::Json;
 use serde_json::{Value, json};
 
-use crate::asked::Asked;
 use crate::error::ApiError;
+use crate::extract::ModelRequest;
 use crate::openai::chat_request::ChatRequest;
 use crate::openai::prompt;
+use crate::state::State;
 
-pub(crate) async fn tokenize(Asked { state, body }: Asked) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn tokenize(ModelRequest { state, body }: ModelRequest) -> Result<Json<Value>, ApiError> {
+    state.prepare(move |state| tokens_of(state, &body)).await.map(Json)
+}
+
+fn tokens_of(state: &State, body: &Value) -> Result<Value, ApiError> {
     let text = body.get("content").and_then(Value::as_str);
     let text = text.ok_or_else(|| ApiError::invalid("content", "`content`: expected a text"))?;
     let flag = |key: &str, default| body.get(key).and_then(Value::as_bool).unwrap_or(default);
@@ -23,16 +28,19 @@ pub(crate) async fn tokenize(Asked { state, body }: Asked) -> Result<Json<Value>
         true => json!({"id": token.0, "piece": tokenizer.id_to_token(*token)}),
         false => token.0.into(),
     });
-    Ok(Json(json!({"tokens": shown.collect::<Vec<Value>>()})))
+    Ok(json!({"tokens": shown.collect::<Vec<Value>>()}))
 }
 
-pub(crate) async fn detokenize(Asked { state, body }: Asked) -> Result<Json<Value>, ApiError> {
-    let list = body.get("tokens").and_then(Value::as_array);
-    let list = list.ok_or_else(|| ApiError::invalid("tokens", "`tokens`: expected a list of numbers"))?;
-    let text = state.model.decode(&prompt::tokens(&state, list)?)?;
-    Ok(Json(json!({"content": text})))
+pub(crate) async fn detokenize(ModelRequest { state, body }: ModelRequest) -> Result<Json<Value>, ApiError> {
+    let text = state.prepare(move |state| {
+        let list = body.get("tokens").and_then(Value::as_array);
+        let list = list.ok_or_else(|| ApiError::invalid("tokens", "`tokens`: expected a list of numbers"))?;
+        state.model.decode(&prompt::tokens(state, list)?)
+    });
+    Ok(Json(json!({"content": text.await?})))
 }
 
-pub(crate) async fn apply_template(Asked { state, body }: Asked) -> Result<Json<Value>, ApiError> {
-    Ok(Json(json!({"prompt": ChatRequest::read(&state, &body)?.chat.text})))
+pub(crate) async fn apply_template(ModelRequest { state, body }: ModelRequest) -> Result<Json<Value>, ApiError> {
+    let request = state.prepare(move |state| ChatRequest::read(state, &body)).await?;
+    Ok(Json(json!({"prompt": request.chat.text})))
 }

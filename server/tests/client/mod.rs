@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use open_genie::chat_template::ChatTemplate;
 use open_genie::serving::ServeOptions;
-use open_genie::{Bundle, Options, demo};
+use open_genie::{Bundle, Options, SamplerCallback, TokenId, demo};
 use serde_json::Value;
 use server::{HttpServer, Models, ServedModel, ServerOptions, Shutdown};
 
@@ -26,6 +26,27 @@ pub fn demo_model(serve: ServeOptions, template: Option<&str>) -> ServedModel {
     let serving = bundle.open(&Options::new().threads(1)).unwrap().into_serving(serve).unwrap();
     let template = template.map(|source| ChatTemplate::new(source).unwrap());
     ServedModel::start(serving, template).unwrap()
+}
+
+/// The demo model with a sampler that panics at its n-th token, from 1 on, and with it the model's thread.
+pub fn faulty_model(n: usize) -> ServedModel {
+    let folder = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(demo::bundle().unwrap()).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let config = folder.path().join("genie_config.json");
+    let mut changed: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    changed["dialog"]["sampler"] = serde_json::json!({"version": 1, "type": "custom", "callback-name": "faulty"});
+    std::fs::write(&config, changed.to_string()).unwrap();
+    let mut n_left = n;
+    let sampler = SamplerCallback::new(move |_| {
+        n_left -= 1;
+        assert!(n_left > 0, "the sampler has a fault, as this test wants");
+        TokenId(100)
+    });
+    let options = Options::new().threads(1).sampler_callback("faulty", sampler);
+    let opened = Bundle::read(folder.path()).unwrap().open(&options).unwrap();
+    ServedModel::start(opened.into_serving(ServeOptions::default()).unwrap(), None).unwrap()
 }
 
 /// On a free port.

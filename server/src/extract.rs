@@ -12,26 +12,26 @@ use crate::error::ApiError;
 use crate::state::{App, State};
 
 /// A body, and the model that its `model` names.
-pub(crate) struct Asked {
+pub(crate) struct ModelRequest {
     pub(crate) state: State,
     pub(crate) body: Value,
 }
 
 /// The model that the query's `model` names.
-pub(crate) struct Named(pub(crate) State);
+pub(crate) struct QueryModel(pub(crate) State);
 
 /// The query; one that cannot be read is refused as a body is.
-pub(crate) struct Params<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
 /// The part of the path that a route leaves open.
-pub(crate) struct Tail(pub(crate) String);
+pub(crate) struct PathTail(pub(crate) String);
 
 #[derive(Deserialize)]
 struct ModelName {
     model: Option<String>,
 }
 
-impl FromRequest<App> for Asked {
+impl FromRequest<App> for ModelRequest {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
@@ -47,16 +47,16 @@ impl FromRequest<App> for Asked {
     }
 }
 
-impl FromRequestParts<App> for Named {
+impl FromRequestParts<App> for QueryModel {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let Params(ModelName { model }) = parts.extract_with_state(app).await?;
+        let QueryParams(ModelName { model }) = parts.extract_with_state(app).await?;
         Ok(Self(app.with_model(model.as_deref()).await?))
     }
 }
 
-impl<T: DeserializeOwned + 'static> FromRequestParts<App> for Params<T> {
+impl<T: DeserializeOwned + 'static> FromRequestParts<App> for QueryParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
@@ -71,7 +71,7 @@ impl<T: DeserializeOwned + 'static> FromRequestParts<App> for Params<T> {
     }
 }
 
-impl FromRequestParts<App> for Tail {
+impl FromRequestParts<App> for PathTail {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
