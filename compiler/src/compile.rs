@@ -3,31 +3,31 @@
 use crate::bundle::{Staging, check_tokenizer, genie_config, htp_config};
 use crate::eagle::check_hidden_states;
 use crate::family::ModelSpec;
+use crate::hashes::{hash_model, seal};
 use crate::lora::{self, Adapter};
 use crate::lower::pd::PdForm;
 use crate::lower::{self, Format, LinearForm, RoundingLoss, Source, Split, SplitKind, Windows};
 use crate::model::Model;
 use crate::own_weights::OwnWeights;
-use crate::progress::{Amount, Progress, Stage, go_on};
+use crate::progress::{Progress, Stage, go_on};
 use crate::size::Plan;
 use crate::target::{Target, TargetContext};
 use crate::{
-    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, KvCacheType, Result, Splits, Weights, fs,
-    own_weights, weight_files,
+    AdapterSource, CacheUpdate, CompileError, CompileOptions, GraphKinds, KvCacheType, Result, Splits, Weights, finish,
+    fs, own_weights, weight_files,
 };
 use genie_bundle::files::OPTIONAL_FILES;
-use genie_bundle::hash::hex;
 use genie_bundle::manifest::{
-    self, AdapterEntry, BUNDLE_FORMAT, BUNDLE_VERSION, FileEntry, GraphEntry, Manifest, Options, listed_files,
+    self, AdapterEntry, BUNDLE_FORMAT, BUNDLE_VERSION, GraphEntry, Manifest, Options, listed_files,
 };
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 use genie_types::Variant;
-use sha2::{Digest, Sha256};
 use std::path::Path;
-use std::time::Instant;
 
-/// Looks at a bundle that is complete but not yet in its place: its folder, for now. An error keeps it from getting there.
-pub type Prove<'p> = dyn FnMut(&Path) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> + 'p;
+/// Looks at a bundle that is complete but not yet in its place: its folder, for now. An error keeps it from getting there. It tells
+/// how far it is in stages of its own, and ends early where the compilation is cancelled, with any error.
+pub type Prove<'p> =
+    dyn FnMut(&Path, &mut dyn Progress) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> + 'p;
 
 /// Compiles with any target, without a proof.
 #[cfg(test)]
@@ -36,7 +36,7 @@ pub(crate) fn compile_with<T: Target>(
     target: &mut T,
     progress: &mut dyn Progress,
 ) -> Result<Manifest> {
-    compile_and_prove(options, target, progress, &mut |_| Ok(()))
+    compile_and_prove(options, target, progress, &mut |_, _| Ok(()))
 }
 
 /// Compiles with any target; [`crate::compile()`] is this with a QNN backend.
@@ -94,7 +94,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     }
     let pd_only = options.kinds.pd.as_ref().is_some_and(|pd| pd.only);
     let pd_graphs = pd_graphs(options, windows)?;
-    lower::check_weights(spec, checkpoint)?;
+    lower::check_weights(spec, checkpoint, &mut |_| go_on(progress))?;
     model.check_has_tokenizer()?;
     for odd in check_tokenizer(&model.files, spec.vocab)? {
         progress.note(&odd.to_string());
@@ -189,7 +189,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     binaries.dedup();
     let mut files = binaries.clone();
     let path = |name: &str| staging.path(name);
-    files.extend(weight_files::write(spec, checkpoint, &options.kinds, options.precision, path)?);
+    files.extend(weight_files::write(spec, checkpoint, &options.kinds, options.precision, path, progress)?);
     for name in [TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES) {
         if *name == TOKENIZER_FILE || model.files.has(name)? {
             model.files.copy(name, &staging.path(name))?;
@@ -241,8 +241,9 @@ pub(crate) fn compile_and_prove<T: Target>(
     };
     write_json(&staging.path(MANIFEST_FILE), &manifest)?;
     go_on(progress)?;
-    prove(staging.folder()).map_err(|source| CompileError::NotProved { source })?;
+    let proved = prove(staging.folder(), progress);
     go_on(progress)?;
+    proved.map_err(|source| CompileError::NotProved { source })?;
     let listed = listed_files(staging.folder())?;
     for note in staging.publish()?.notes(&options.out_dir, &listed) {
         progress.note(&note);
@@ -315,21 +316,9 @@ fn compile_pd<C: TargetContext>(
     source.progress.begin(&stage, amount);
     let composed = lower::pd::lower(spec, open, update, &mut source)?;
     source.progress.end(&stage);
-    let stage = Stage::Finalize { split: 1, n_splits: 1 };
-    source.progress.begin(&stage, Amount { items: composed.len() as u64, bytes: 0 });
-    for (graph, (form, _)) in composed.into_iter().zip(graphs) {
-        let name = form.name();
-        go_on(source.progress)?;
-        source.progress.working(&name);
-        let began = Instant::now();
-        context.finalize(graph)?;
-        source.progress.timed(&name, began.elapsed());
-        source.progress.item(&name, 0);
-    }
-    go_on(source.progress)?;
-    context.save(path)?;
-    source.progress.end(&stage);
-    Ok(())
+    let graphs = composed.into_iter().zip(graphs).map(|(graph, (form, _))| (form.name(), graph)).collect();
+    finish::finalize(&mut context, graphs, &Stage::Finalize { split: 1, n_splits: 1 }, source.progress)?;
+    finish::save(context, path, source.progress)
 }
 
 /// Adds a split's graphs to a context. `save`: where to write the context; without it, the context is returned, still open.
@@ -352,23 +341,12 @@ fn compile_split<C: TargetContext>(
     source.progress.end(&stage);
 
     let stage = Stage::Finalize { split: number.split, n_splits: number.n_splits };
-    source.progress.begin(&stage, Amount { items: composed.len() as u64, bytes: 0 });
-    for (graph, &variant) in composed.into_iter().zip(variants) {
-        let name = number.graph_name(variant);
-        go_on(source.progress)?;
-        source.progress.working(&name);
-        let began = Instant::now();
-        context.finalize(graph)?;
-        source.progress.timed(&name, began.elapsed());
-        source.progress.item(&name, 0);
+    let graphs = composed.into_iter().zip(variants).map(|(graph, &v)| (number.graph_name(v), graph)).collect();
+    finish::finalize(&mut context, graphs, &stage, source.progress)?;
+    match save {
+        Some(path) => finish::save(context, path, source.progress).map(|()| None),
+        None => Ok(Some(context)),
     }
-    go_on(source.progress)?;
-    let open = match save {
-        Some(path) => context.save(path).map(|()| None)?,
-        None => Some(context),
-    };
-    source.progress.end(&stage);
-    Ok(open)
 }
 
 fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant], progress: &mut dyn Progress) {
@@ -397,50 +375,6 @@ fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant
     }
 }
 
-/// Hash of a model, a directory or a GGUF file: everything `compile` reads, by name, length and content. Manifests hold it as
-/// [`Source::sha256`](manifest::Source::sha256); a bundle with another hash is out of date.
-///
-/// # Errors
-/// Files that cannot be read, a directory without a checkpoint.
-pub fn model_hash(path: &Path) -> Result<String> {
-    hash_model(&Model::open(path)?, &mut crate::Silent)
-}
-
-fn hash_model(model: &Model, progress: &mut dyn Progress) -> Result<String> {
-    let small = ["config.json", "generation_config.json", TOKENIZER_FILE].iter().chain(&OPTIONAL_FILES);
-    let paths = model.hashed_files(small.copied());
-    let lengths = paths.iter().map(|path| fs::length(path)).collect::<Result<Vec<u64>>>()?;
-
-    progress.begin(&Stage::Hash, Amount { items: paths.len() as u64, bytes: lengths.iter().sum() });
-    let mut hasher = Sha256::new();
-    for (path, length) in paths.iter().zip(lengths) {
-        let name = directory_name(path);
-        hasher.update(name.as_bytes());
-        hasher.update([0]);
-        hasher.update(length.to_le_bytes());
-        let bytes = fs::hash_into(&mut hasher, path, progress)?;
-        progress.item(&name, bytes);
-    }
-    progress.end(&Stage::Hash);
-    Ok(hex(&hasher.finalize()))
-}
-
-/// Hashes the written files.
-fn seal(staging: &Staging, files: &[String], progress: &mut dyn Progress) -> Result<Vec<FileEntry>> {
-    let lengths = files.iter().map(|name| fs::length(&staging.path(name))).collect::<Result<Vec<u64>>>()?;
-    progress.begin(&Stage::Seal, Amount { items: files.len() as u64, bytes: lengths.iter().sum() });
-    let mut entries = Vec::with_capacity(files.len());
-    for name in files {
-        let mut hasher = Sha256::new();
-        let bytes = fs::hash_into(&mut hasher, &staging.path(name), progress)?;
-        let sha256 = hex(&hasher.finalize());
-        progress.item(name, bytes);
-        entries.push(FileEntry { path: name.clone(), bytes, sha256 });
-    }
-    progress.end(&Stage::Seal);
-    Ok(entries)
-}
-
 fn write_json<V: serde::Serialize>(path: &Path, value: &V) -> Result<()> {
     let mut text =
         serde_json::to_string_pretty(value).map_err(|source| CompileError::Json { path: path.into(), source })?;
@@ -456,7 +390,7 @@ fn ascending(widths: &[u32]) -> Vec<u32> {
 }
 
 /// Last part of a path, also of `.` and `..`.
-fn directory_name(path: &Path) -> String {
+pub(crate) fn directory_name(path: &Path) -> String {
     let full = path.canonicalize().unwrap_or_else(|_| path.into());
     full.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,13 +1,18 @@
 //! File helpers whose errors name the path.
 
-use crate::progress::go_on;
-use crate::{CompileError, Progress, Result};
-use file_io::FileKind;
+use crate::{CompileError, Result};
+use file_io::{FileKind, NewFile};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
+
+/// Given how many more bytes were read or written, after each part of them; its error ends the work.
+pub(crate) type OnBytes<'a> = dyn FnMut(u64) -> Result<()> + 'a;
+
+/// Bytes that are hashed or written at a time.
+const PART: usize = 1 << 20;
 
 /// Wraps an I/O error with the operation and the path.
 pub(crate) fn io_err<'a>(doing: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> CompileError + 'a {
@@ -63,14 +68,33 @@ pub(crate) fn length(path: &Path) -> Result<u64> {
     Ok(path.metadata().map_err(io_err("inspect", path))?.len())
 }
 
-/// Feeds a file's content to a hasher, a megabyte at a time, until the compilation is cancelled; returns its length.
-pub(crate) fn hash_into(hasher: &mut Sha256, path: &Path, progress: &dyn Progress) -> Result<u64> {
+/// Writes a new file a megabyte at a time; `on_written` is given the length of each.
+///
+/// # Errors
+/// Those of writing, and of `on_written`; either leaves no file.
+pub(crate) fn write_in_parts(path: &Path, bytes: &[u8], on_written: &mut OnBytes<'_>) -> Result<()> {
+    let mut file = NewFile::create(path)?;
+    if !bytes.is_empty() {
+        file.reserve(bytes.len() as u64)?;
+    }
+    for part in bytes.chunks(PART) {
+        file.write_all(part).map_err(io_err("write", path))?;
+        on_written(part.len() as u64)?;
+    }
+    Ok(file.publish()?)
+}
+
+/// Feeds a file's content to a hasher, a megabyte at a time; returns its length. `on_read` is given the length of each part.
+///
+/// # Errors
+/// Those of reading, and of `on_read`.
+pub(crate) fn hash_into(hasher: &mut Sha256, path: &Path, on_read: &mut OnBytes<'_>) -> Result<u64> {
     let mut file = open(path)?;
-    let mut chunk = vec![0; 1 << 20];
+    let mut chunk = vec![0; PART];
     let mut total = 0;
     loop {
-        go_on(progress)?;
         let n = file.read(&mut chunk).map_err(io_err("read", path))?;
+        on_read(n as u64)?;
         if n == 0 {
             return Ok(total);
         }

@@ -35,6 +35,8 @@
 //! | `weight_files` | weights that graphs take as inputs, as files of the bundle |
 //! | [`ModelSummary`] | shape and length of a model, without reading its weights |
 //! | `size` | predicted file lengths, and where to cut |
+//! | `finish` | graphs are finalized, context binaries written, stage by stage |
+//! | `hashes` | of a model's files and of a bundle's |
 //! | `target`, `qnn` | where graphs are composed: a library behind the QNN table |
 //! | `bundle` | the output directory; its file names and its manifest are [`genie_bundle`]'s |
 //! | [`dequantize()`] | the quantised weights of a model as a float32 checkpoint |
@@ -57,9 +59,11 @@ mod dequantize;
 mod eagle;
 mod error;
 pub mod family;
+mod finish;
 mod fs;
 mod gguf;
 mod gguf_error;
+mod hashes;
 mod hint;
 mod htp;
 mod json;
@@ -84,13 +88,14 @@ mod weight_files;
 
 pub use bundle::Entries;
 pub use checkpoint::Checkpoint;
-pub use compile::{Prove, model_hash};
+pub use compile::Prove;
 pub use dequantize::dequantize;
 pub use error::{CompileError, Result};
 pub use family::{Activation, EagleHead, Family, ModelSpec, QkNorm};
 pub use genie_bundle::{CONFIG_FILE, Manifest};
 pub use gguf::gguf_tokenizer;
 pub use gguf_error::GgufError;
+pub use hashes::model_hash;
 pub use hint::Hint;
 pub use htp::{FILE_LIMIT, HtpOptions};
 pub use kv_peaks::KvPeaks;

@@ -98,7 +98,7 @@ impl Counts {
                     counts.copied_elems += n;
                     counts.copied.insert(format.name());
                 }
-                // An embedding has 8 bits in every format of blocks.
+                // An embedding is copied, or has eight bits, in either format of blocks, so it speaks for none.
                 (SourceDtype::Blocks(_), Role::Embedding) => counts.copied_elems += n,
                 (SourceDtype::Blocks(BlockFormat::Q8_0), _) => counts.eight_bits += n,
                 (SourceDtype::Blocks(_), _) => counts.other_blocks += n,

@@ -3,10 +3,10 @@
 use crate::compile::Prove;
 use crate::lower::{GraphSink, Kind, Param};
 use crate::target::{Target, TargetContext};
-use crate::{CompileOptions, HtpOptions, Manifest, Progress, Result};
+use crate::{CompileOptions, HtpOptions, Manifest, Progress, Result, finish};
 use genie_bundle::BackendId;
 use genie_types::TensorInfo;
-use qnn_api::{Backend, Context, ContextOptions, GraphBuilder, GraphOptions, HtpGraphOptions, TensorRef};
+use qnn_api::{Backend, Context, ContextOptions, GraphBuilder, GraphOptions, HtpGraphOptions, SaveWatch, TensorRef};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// # Errors
 /// Options, models and files that cannot be used, each by name; errors of the backend.
 pub fn compile(options: &CompileOptions, backend: &Arc<Backend>, progress: &mut dyn Progress) -> Result<Manifest> {
-    compile_and_prove(options, backend, progress, &mut |_| Ok(()))
+    compile_and_prove(options, backend, progress, &mut |_, _| Ok(()))
 }
 
 /// As [`compile()`], and shows the complete bundle to `prove` before it is put in its place. This crate runs no graphs, so a
@@ -84,8 +84,8 @@ impl TargetContext for QnnContext {
         Ok(())
     }
 
-    fn save(self, path: &Path) -> Result<()> {
-        Ok(self.context.save(path)?)
+    fn save(self, path: &Path, watch: &mut SaveWatch<'_>) -> Result<()> {
+        self.context.save_watched(path, watch).map_err(finish::of_save)
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::Result;
 use crate::lower::GraphSink;
 use genie_bundle::BackendId;
+use qnn_api::SaveWatch;
 use std::path::Path;
 
 /// Makes contexts.
@@ -30,6 +31,6 @@ pub(crate) trait TargetContext {
     /// Closes a graph: the backend checks and prepares it.
     fn finalize(&mut self, graph: Self::Graph) -> Result<()>;
 
-    /// Writes the context binary.
-    fn save(self, path: &Path) -> Result<()>;
+    /// Writes the context binary; `watch` is given how far it is, and may end it.
+    fn save(self, path: &Path, watch: &mut SaveWatch<'_>) -> Result<()>;
 }

@@ -6,6 +6,7 @@
 
 use crate::checkpoint::{Checkpoint, TensorEntry, for_each_chunk, is_harmless};
 use crate::family::ModelSpec;
+use crate::fs::OnBytes;
 use crate::{CompileError, Result};
 use genie_bundle::hash::hex;
 use sha2::{Digest, Sha256};
@@ -46,12 +47,13 @@ impl<'a> Taken<'a> {
     /// Checks that nothing is left over.
     ///
     /// # Errors
-    /// Tensors that the model did not take and that are not known to be harmless; a tied head that is not the embedding.
-    pub(crate) fn check_rest(&self, spec: &ModelSpec) -> Result<()> {
+    /// Tensors that the model did not take and that are not known to be harmless; a tied head that is not the embedding; those of
+    /// `on_read`.
+    pub(crate) fn check_rest(&self, spec: &ModelSpec, on_read: &mut OnBytes<'_>) -> Result<()> {
         let mut unread: Vec<&String> =
             self.checkpoint.tensors().keys().filter(|name| !self.names.contains(*name) && !is_harmless(name)).collect();
         if spec.tied && unread.iter().any(|name| *name == HEAD) {
-            if !same_values(self.checkpoint, HEAD, TABLE)? {
+            if !same_values(self.checkpoint, HEAD, TABLE, on_read)? {
                 let shown = |name| self.checkpoint.stored_name(name);
                 return Err(CompileError::TiedHeadDiffers { head: shown(HEAD), table: shown(TABLE) });
             }
@@ -97,20 +99,20 @@ fn layer_and_part(name: &str) -> Option<(usize, &str)> {
 }
 
 /// True when two tensors have the same shape and the same numbers.
-fn same_values(checkpoint: &Checkpoint, one: &str, other: &str) -> Result<bool> {
+fn same_values(checkpoint: &Checkpoint, one: &str, other: &str, on_read: &mut OnBytes<'_>) -> Result<bool> {
     let (Some(a), Some(b)) = (checkpoint.tensors().get(one), checkpoint.tensors().get(other)) else {
         return Ok(false);
     };
     if a.dims != b.dims {
         return Ok(false);
     }
-    Ok(digest(checkpoint, one, a)? == digest(checkpoint, other, b)?)
+    Ok(digest(checkpoint, one, a, on_read)? == digest(checkpoint, other, b, on_read)?)
 }
 
-fn digest(checkpoint: &Checkpoint, name: &str, entry: &TensorEntry) -> Result<String> {
+fn digest(checkpoint: &Checkpoint, name: &str, entry: &TensorEntry, on_read: &mut OnBytes<'_>) -> Result<String> {
     let mut hasher = Sha256::new();
     let mut bytes = Vec::new();
-    for_each_chunk(checkpoint, name, entry, |values| {
+    for_each_chunk(checkpoint, name, entry, on_read, |values| {
         bytes.clear();
         bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
         hasher.update(&bytes);

@@ -26,6 +26,17 @@ pub struct FileHash {
 /// # Errors
 /// The file cannot be opened or read.
 pub fn hash_file(path: &Path) -> Result<FileHash, BundleError> {
+    hash_file_in_parts(path, |_| Ok(()))
+}
+
+/// As [`hash_file`]; `each` is given the length of each part that was read, in bytes, a mebibyte at most.
+///
+/// # Errors
+/// An error of `each` ends it; those of [`hash_file`].
+pub fn hash_file_in_parts<E: From<BundleError>>(
+    path: &Path,
+    mut each: impl FnMut(u64) -> Result<(), E>,
+) -> Result<FileHash, E> {
     let mut hasher = Sha256::new();
     let mut file = File::open(path).map_err(BundleError::io("open", path))?;
     let mut chunk = vec![0; CHUNK];
@@ -37,6 +48,7 @@ pub fn hash_file(path: &Path) -> Result<FileHash, BundleError> {
         }
         hasher.update(&chunk[..n]);
         bytes += n as u64;
+        each(n as u64)?;
     }
 }
 

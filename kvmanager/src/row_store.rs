@@ -8,7 +8,7 @@ use crate::buffer::{AlignedBytes, fill};
 use crate::error::KvError;
 use crate::geometry::KvTensor;
 
-/// See the module's text.
+/// The rows of one sequence in every cache tensor.
 #[derive(Debug)]
 pub struct RowStore {
     tensors: Vec<KvTensor>,

@@ -88,7 +88,7 @@ pub(crate) enum Op {
     Fail,
 }
 
-/// See the module's text.
+/// The buffer of one cache tensor, in the layout of the variant that runs.
 #[derive(Debug)]
 pub(crate) struct TensorBuf {
     pub(crate) spec: KvTensor,

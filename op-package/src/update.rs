@@ -21,9 +21,9 @@ pub const BAD_ROWS: u64 = q::QNN_OP_PACKAGE_ERROR_INVALID_ARGUMENT as u64;
 pub struct Extents {
     /// Runs of rows, one after the other.
     pub blocks: usize,
-    /// Rows of the cache, and of what is new.
+    /// Rows of the cache.
     pub past: usize,
-    /// As above.
+    /// Rows that are new.
     pub new: usize,
     /// Bytes of a row.
     pub row_bytes: usize,
@@ -32,13 +32,15 @@ pub struct Extents {
 impl Extents {
     fn along(past: &[u32], new: &[u32], axis: usize, elem_bytes: usize) -> Option<Self> {
         let same = past.len() == new.len() && (0..past.len()).all(|a| a == axis || past[a] == new[a]);
-        let product = |dims: &[u32]| dims.iter().map(|&d| d as usize).product::<usize>();
-        (same && axis < past.len() && new[axis] <= past[axis]).then(|| Self {
-            blocks: product(&past[..axis]),
-            past: past[axis] as usize,
-            new: new[axis] as usize,
-            row_bytes: product(&past[axis + 1..]) * elem_bytes,
-        })
+        if !same || axis >= past.len() || new[axis] > past[axis] {
+            return None;
+        }
+        // Dims are the caller's: more bytes than can be counted are no cache.
+        let product = |dims: &[u32]| dims.iter().try_fold(1_usize, |n, &d| n.checked_mul(d as usize));
+        let (blocks, past_rows) = (product(&past[..axis])?, past[axis] as usize);
+        let row_bytes = product(&past[axis + 1..])?.checked_mul(elem_bytes)?;
+        blocks.checked_mul(past_rows)?.checked_mul(row_bytes)?;
+        Some(Self { blocks, past: past_rows, new: new[axis] as usize, row_bytes })
     }
 
     /// Of the values: rows along the axis before the last.

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use compiler::{CompileOptions, Progress};
+use compiler::{Amount, CompileError, CompileOptions, Progress, Silent, Stage};
 use dialog::Tokenizer;
 use engine::{FeatureModel, SeqId, SeqTokens, TokenModel};
 use genie_bundle::Manifest;
@@ -41,7 +41,7 @@ pub struct Proof {
 /// finite. Graphs for a SoC are not run.
 ///
 /// # Errors
-/// [`Error::Compile`]; a bundle that is not proved leaves nothing behind.
+/// [`Error::Compile`]; a bundle that is not proved leaves nothing behind, and neither does a cancelled compilation.
 pub fn compile(
     options: &CompileOptions,
     backend: &Arc<Backend>,
@@ -49,8 +49,8 @@ pub fn compile(
     progress: &mut dyn Progress,
 ) -> Result<Compiled, Error> {
     let mut proof = Proof::default();
-    let manifest = compiler::compile_and_prove(options, backend, progress, &mut |folder| {
-        proof = prove(folder, open)?;
+    let manifest = compiler::compile_and_prove(options, backend, progress, &mut |folder, progress| {
+        proof = prove_watched(folder, open, progress)?;
         Ok(())
     })?;
     Ok(Compiled { manifest, proof })
@@ -61,8 +61,17 @@ pub fn compile(
 /// # Errors
 /// The first thing that fails.
 pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
+    prove_watched(folder, open, &mut Silent)
+}
+
+/// As [`prove`], in two stages: [`Stage::Compare`], whose bytes are reported a megabyte at a time, and [`Stage::Try`], of a few steps.
+/// It ends where `progress` is cancelled, within the comparison or before the next step.
+///
+/// # Errors
+/// The first thing that fails; [`CompileError::Cancelled`].
+pub fn prove_watched(folder: &Path, open: &Options, progress: &mut dyn Progress) -> Result<Proof, Error> {
     let manifest = Manifest::read(folder)?;
-    manifest.verify_files(folder)?;
+    compare(&manifest, folder, progress)?;
     let bundle = Bundle::read(folder)?;
     let rows = bundle.config().context().n_vocab;
     let tokenizer = Tokenizer::from_file(bundle.config().tokenizer())?;
@@ -79,7 +88,7 @@ pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
     let fused = manifest.options.kinds.pd.as_ref();
     let mut proof = Proof::default();
     if fused.is_some() {
-        prove_fused(&bundle, &open, (&line, rows), &mut proof)?;
+        prove_fused(&bundle, &open, (&line, rows), &mut proof, progress)?;
     }
     if fused.is_some_and(|pd| pd.only) {
         return Ok(proof);
@@ -89,7 +98,10 @@ pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
     // An emulated chip takes seconds for a wide step.
     let ours = model.backend().library().provider().starts_with("HOST_");
     let wide = widths.min().filter(|_| ours).unwrap_or(0).min(model.engine().context_size());
-    for width in [1, wide].into_iter().filter(|&width| width > 0) {
+    let widths: Vec<usize> = [1, wide].into_iter().filter(|&width| width > 0).collect();
+    progress.begin(&Stage::Try, Amount { items: widths.len() as u64, bytes: 0 });
+    for width in widths {
+        let step = begin_step(width, progress)?;
         let engine = model.engine_mut();
         engine.reset()?;
         let tokens: Vec<TokenId> = line.iter().copied().cycle().take(width).collect();
@@ -107,8 +119,37 @@ pub fn prove(folder: &Path, open: &Options) -> Result<Proof, Error> {
             }
         }
         proof.steps.push(width);
+        progress.item(&step, 0);
     }
+    progress.end(&Stage::Try);
     Ok(proof)
+}
+
+/// Compares the files of a bundle with their hashes.
+fn compare(manifest: &Manifest, folder: &Path, progress: &mut dyn Progress) -> Result<(), Error> {
+    let bytes = manifest.files.iter().map(|file| file.bytes).sum();
+    progress.begin(&Stage::Compare, Amount { items: manifest.files.len() as u64, bytes });
+    for file in &manifest.files {
+        file.verify(folder, |n| {
+            progress.advanced(n);
+            go_on(progress)
+        })?;
+        progress.item(&file.path, file.bytes);
+    }
+    progress.end(&Stage::Compare);
+    Ok(())
+}
+
+/// Says which step comes, unless the compilation is cancelled; returns what it is called.
+fn begin_step(width: usize, progress: &mut dyn Progress) -> Result<String, Error> {
+    go_on(progress)?;
+    let step = if width == 1 { "a step of 1 token".to_owned() } else { format!("a step of {width} tokens") };
+    progress.working(&step);
+    Ok(step)
+}
+
+fn go_on(progress: &dyn Progress) -> Result<(), Error> {
+    if progress.cancelled() { Err(CompileError::Cancelled.into()) } else { Ok(()) }
 }
 
 /// One step of a decode row alone, and one of a chunk of two tokens in the narrowest graph.
@@ -117,15 +158,20 @@ fn prove_fused(
     open: &Options,
     (line, rows): (&[TokenId], usize),
     proof: &mut Proof,
+    progress: &mut dyn Progress,
 ) -> Result<(), Error> {
     let mut model = bundle.clone().open_pair(open)?;
+    progress.begin(&Stage::Try, Amount { items: 2, bytes: 0 });
     for width in [1, 2] {
+        let step = begin_step(width, progress)?;
         let runner = model.runner_mut();
         runner.reset()?;
         let tokens: Vec<TokenId> = line.iter().copied().cycle().take(width).collect();
         check_logits(runner.process(&tokens)?, width, rows)?;
         proof.steps.push(width);
+        progress.item(&step, 0);
     }
+    progress.end(&Stage::Try);
     Ok(())
 }
 

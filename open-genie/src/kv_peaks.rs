@@ -83,6 +83,10 @@ impl Progress for WithoutNotes<'_> {
         self.0.begin(stage, total);
     }
 
+    fn advanced(&mut self, bytes: u64) {
+        self.0.advanced(bytes);
+    }
+
     fn item(&mut self, name: &str, bytes: u64) {
         self.0.item(name, bytes);
     }

@@ -90,7 +90,7 @@ pub use backend::{load_library, open_backend, register_op_packages};
 pub use calibration::CalibrationContext;
 pub use chat_template;
 #[cfg(feature = "compile")]
-pub use compile::{Compiled, Proof, compile, prove};
+pub use compile::{Compiled, Proof, compile, prove, prove_watched};
 #[cfg(feature = "compile")]
 pub use compiler;
 pub use conversation::{Conversation, MESSAGES_FILE, read_messages, remove_messages, write_messages};

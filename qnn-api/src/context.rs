@@ -2,6 +2,7 @@
 //!
 //! *Invariant*: whatever the library may still read while the context lives (a mapped file) is kept as long.
 
+use core::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::mapped::MappedFile;
 use crate::mem::{Allocator, Registered};
 use crate::options::{ContextOptions, GraphOptions, SpillGroup};
 use crate::save;
+use crate::save_watch::SaveWatch;
 use crate::system::{self, BinaryInfo, GraphSpec};
 use crate::table::{CallContext, CallError};
 
@@ -167,7 +169,16 @@ impl Context {
     /// # Errors
     /// What the library refuses (graphs not finalised, say), what the file system refuses.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        save::to_file(&self.inner, path.as_ref())
+        self.save_watched(path, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`Self::save`]; `watch` is given how far it is, a few megabytes at a time, and may end it. Within the calls of other
+    /// libraries than the embedded backend nothing is reported, and an end waits until the call is over.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`], as soon as `watch` breaks; those of [`Self::save`]. A file that was there before stays.
+    pub fn save_watched(&self, path: impl AsRef<Path>, watch: &mut SaveWatch<'_>) -> Result<()> {
+        save::to_file(&self.inner, path.as_ref(), watch)
     }
 
     /// The serialised context.

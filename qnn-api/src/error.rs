@@ -223,6 +223,12 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// Who watched a context being saved wanted an end ([`SaveWatch`](crate::SaveWatch)).
+    #[error("`{}` is not written: stopped on request", path.display())]
+    Stopped {
+        /// The file that would have been.
+        path: PathBuf,
+    },
     /// A context binary could not be written.
     #[error("{0}")] // not transparent: hints look for the cause by its type
     File(#[from] file_io::FileError),

@@ -80,6 +80,7 @@ mod perf;
 mod profile;
 mod registrations;
 mod save;
+mod save_watch;
 pub mod soc;
 mod system;
 mod table;
@@ -104,5 +105,6 @@ pub use options::{ContextOptions, GraphOptions, HtpGraphOptions, Priority, Spill
 pub use perf::{PerfPolicy, PowerVote, RpcTimes};
 pub use profile::{Profile, ProfileEvent, ProfileLevel, ProfileUnit};
 pub use qnn_sys::LinkedProviders;
+pub use save_watch::{SavePart, SaveReport, SaveWatch};
 pub use soc::Soc;
 pub use system::{BinaryInfo, binary_info};

@@ -20,7 +20,7 @@
 //! | `http_server`, `connection`, `write_timeout`, `tls` | the socket: accept, time limits, drain; HTTPS |
 //! | `guard` | who may ask: host, origin, key; request ids and the access log |
 //! | `models`, `extract` | one model, or those of a folder loaded on demand; which one a request is for |
-//! | `served_model`, `jobs`, `thread_presence` | from a prompt to events of `serving`, cancellation, a model's thread that has ended |
+//! | `served_model`, `jobs` | from a prompt to events of `serving`, cancellation, a model's thread that has ended |
 //! | `openai`, `responses`, `anthropic` | what requests say and what replies look like |
 //! | `events`, `page` | what each step did, as events and as a recording; the page that shows it, with a chat |
 //! | `reply` | the text of a reply taken apart: reasoning, tool calls, content |
@@ -58,7 +58,6 @@ mod served_model;
 mod shutdown;
 mod state;
 mod stream;
-mod thread_presence;
 mod tls;
 mod tools;
 mod write_timeout;

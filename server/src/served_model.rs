@@ -5,13 +5,11 @@ use open_genie::chat_template::{Chat, ChatTemplate, find};
 use open_genie::serving::{RequestSettings, RunningServer, Server, Serving};
 
 use crate::error::{ApiError, ServerError};
-use crate::thread_presence::ThreadPresence;
 
 /// A model on a thread of its own, with what turns messages into prompts.
 #[derive(Debug)]
 pub struct ServedModel {
     running: RunningServer,
-    thread: ThreadPresence,
     template: ChatTemplate,
     name: String,
     limit: usize,
@@ -58,8 +56,7 @@ impl ServedModel {
         let (limit, n_vocab) = (serving.scheduler().limit(), serving.scheduler().vocab_size());
         let n_slots = serving.scheduler().most_running();
         let running = serving.start()?;
-        let thread = ThreadPresence::of(running.server()).map_err(open_genie::Error::from)?;
-        Ok(Self { running, thread, template, name, limit, n_vocab, n_slots })
+        Ok(Self { running, template, name, limit, n_vocab, n_slots })
     }
 
     /// The bundle's name.
@@ -79,7 +76,7 @@ impl ServedModel {
 
     /// Whether its thread still runs: it ends early only by a panic.
     pub(crate) fn is_running(&self) -> bool {
-        self.thread.is_there()
+        self.server().is_running()
     }
 
     pub(crate) fn template(&self) -> &ChatTemplate {

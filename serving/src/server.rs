@@ -113,6 +113,11 @@ impl Server {
         Ok(RequestHandle { id, events: received, cancel })
     }
 
+    /// Whether the thread still runs: before the server is dropped it ends by a panic only. Waits for no step.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// What there is now.
     ///
     /// # Errors

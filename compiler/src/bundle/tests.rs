@@ -80,7 +80,7 @@ fn a_bundle_that_is_not_proved_is_not_kept() {
     let mut options = CompileOptions::new(&model, &out);
     (options.ars, options.cls) = (vec![1], vec![16]);
     let mut seen = Vec::new();
-    let mut prove = |folder: &std::path::Path| {
+    let mut prove = |folder: &std::path::Path, _: &mut dyn crate::Progress| {
         seen = names(folder);
         Manifest::read(folder)?.verify_files(folder)?;
         Err("logits are NaN".into())

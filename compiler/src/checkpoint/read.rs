@@ -1,6 +1,7 @@
 //! Streams one tensor as finite f32 values.
 
 use super::{Checkpoint, Columns, SourceDtype, TensorEntry};
+use crate::fs::OnBytes;
 use crate::{CompileError, Result, fs};
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -13,11 +14,12 @@ const CHUNK_ELEMS: usize = 64 << 10;
 /// Calls `each` with consecutive runs of the tensor's elements, row-major. bf16 and f16 widen exactly.
 ///
 /// # Errors
-/// A read that fails or comes short, an element that is NaN or infinite, and errors of `each`.
+/// A read that fails or comes short, an element that is NaN or infinite, and errors of `on_read` and `each`.
 pub(crate) fn for_each_chunk(
     checkpoint: &Checkpoint,
     name: &str,
     entry: &TensorEntry,
+    on_read: &mut OnBytes<'_>,
     mut each: impl FnMut(&[f32]) -> Result<()>,
 ) -> Result<()> {
     let (mut values, mut bits) = (Vec::new(), Vec::new());
@@ -25,7 +27,7 @@ pub(crate) fn for_each_chunk(
     let (block_elems, block_bytes) = entry.dtype.block().unwrap_or((1, 1));
     let deltas = checkpoint.overlays.iter().filter_map(|overlay| overlay.deltas(name, &entry.dims).transpose());
     let mut deltas = deltas.collect::<Result<Vec<_>>>()?;
-    for_each_raw(checkpoint, name, entry, |raw| {
+    for_each_raw(checkpoint, name, entry, on_read, |raw| {
         values.resize(raw.len() / block_bytes * block_elems, 0.0);
         widen(&entry.dtype, raw, &mut bits, &mut values);
         deltas.iter_mut().for_each(|deltas| deltas.add(&mut values));
@@ -37,11 +39,12 @@ pub(crate) fn for_each_chunk(
 /// Calls `each` with consecutive runs of the tensor's bytes as stored, whole blocks of them, rows in Hugging Face's order.
 ///
 /// # Errors
-/// An unsupported type, a read that fails or comes short, and errors of `each`.
+/// An unsupported type, a read that fails or comes short, and errors of `on_read` and `each`.
 pub(crate) fn for_each_raw(
     checkpoint: &Checkpoint,
     name: &str,
     entry: &TensorEntry,
+    on_read: &mut OnBytes<'_>,
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let path = &checkpoint.shards[entry.shard];
@@ -50,7 +53,7 @@ pub(crate) fn for_each_raw(
         .block()
         .ok_or_else(|| CompileError::UnsupportedDtype { name: name.into(), found: format!("{:?}", entry.dtype) })?;
     if let Some(columns) = entry.columns {
-        return turned(path, name, entry, columns, each);
+        return turned(path, name, entry, columns, on_read, each);
     }
     let mut file = fs::open(path)?;
     file.seek(SeekFrom::Start(entry.offset)).map_err(fs::io_err("seek in", path))?;
@@ -73,6 +76,7 @@ pub(crate) fn for_each_raw(
             },
             _ => fs::io_err("read", path)(e),
         })?;
+        on_read(n as u64)?;
         if entry.paired_heads.is_some() {
             unpair_rows(raw, row_bytes, &mut unpaired);
             each(&unpaired)?;
@@ -90,6 +94,7 @@ fn turned(
     name: &str,
     entry: &TensorEntry,
     Columns { width, first }: Columns,
+    on_read: &mut OnBytes<'_>,
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let (&[n_rows, inner], Some((1, bytes))) = (&entry.dims[..], entry.dtype.block()) else {
@@ -107,6 +112,7 @@ fn turned(
             }
             _ => fs::io_err("read", path)(e),
         })?;
+        on_read(row.len() as u64)?;
         for (o, element) in row.chunks_exact(bytes).enumerate() {
             all[(o * inner + i) * bytes..][..bytes].copy_from_slice(element);
         }

@@ -533,7 +533,7 @@ fn a_file_that_shrinks_after_opening_is_damaged() {
     let checkpoint = Checkpoint::open(place.path()).unwrap();
     std::fs::OpenOptions::new().write(true).open(place.path().join(WEIGHTS)).unwrap().set_len(4000).unwrap();
     let entry = checkpoint.expect("model.norm.weight", &[64]).unwrap();
-    let error = for_each_chunk(&checkpoint, "model.norm.weight", entry, |_| Ok(())).unwrap_err();
+    let error = for_each_chunk(&checkpoint, "model.norm.weight", entry, &mut |_| Ok(()), |_| Ok(())).unwrap_err();
     assert!(error.to_string().ends_with("is damaged: tensor `model.norm.weight` ends before element 64"), "{error}");
 }
 
@@ -548,7 +548,7 @@ fn all_types_widen_exactly() {
         let name = "model.embed_tokens.weight";
         let mut found = Vec::new();
         let entry = checkpoint.expect(name, &[1111, 64]).unwrap();
-        for_each_chunk(&checkpoint, name, entry, |values| {
+        for_each_chunk(&checkpoint, name, entry, &mut |_| Ok(()), |values| {
             found.extend_from_slice(values);
             Ok(())
         })

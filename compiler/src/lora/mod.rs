@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::checkpoint::{Checkpoint, for_each_chunk};
 use crate::family::ModelSpec;
+use crate::progress::go_on;
 use crate::{AdapterSource, CompileError, Progress, Result, fs};
 
 pub(crate) use tensors::MODULES;
@@ -107,7 +108,7 @@ impl Adapter {
     fn values(&self, name: &str) -> Result<Vec<f32>> {
         let entry = &self.weights.tensors()[name];
         let mut values = Vec::with_capacity(entry.dims.iter().product());
-        for_each_chunk(&self.weights, name, entry, |chunk| {
+        for_each_chunk(&self.weights, name, entry, &mut |_| Ok(()), |chunk| {
             values.extend_from_slice(chunk);
             Ok(())
         })?;
@@ -123,7 +124,7 @@ impl Adapter {
         for name in [CONFIG, WEIGHTS] {
             let path = self.dir.join(name);
             hasher.update(fs::length(&path)?.to_le_bytes());
-            fs::hash_into(&mut hasher, &path, progress)?;
+            fs::hash_into(&mut hasher, &path, &mut |_| go_on(progress))?;
         }
         Ok(hex(&hasher.finalize()))
     }

@@ -13,6 +13,7 @@ use super::encode::Minima;
 use super::rounding_loss::RoundingLoss;
 use super::weight_format::{BLOCK, BlockBits, WeightSpec};
 use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
+use crate::fs::OnBytes;
 use crate::{CompileError, Result};
 use genie_types::{Dtype, Quant, TensorInfo};
 use half::f16;
@@ -29,12 +30,14 @@ pub(super) struct Stored {
 /// One weight as blocks.
 ///
 /// # Errors
-/// Rows that are no whole number of blocks; weights that cannot be read, are not finite, or too large for their scales.
+/// Rows that are no whole number of blocks; weights that cannot be read, are not finite, or too large for their scales; those of
+/// `on_read`.
 pub(super) fn blocks(
     checkpoint: &Checkpoint,
     weight: &WeightSpec,
     entry: &TensorEntry,
     bits: BlockBits,
+    on_read: &mut OnBytes<'_>,
 ) -> Result<Stored> {
     let cols = weight.dims.last().copied().unwrap_or(0);
     if weight.dims.len() != 2 || !cols.is_multiple_of(BLOCK) {
@@ -47,18 +50,22 @@ pub(super) fn blocks(
     let mut finite = weight.finite_check();
     match (&entry.dtype, bits) {
         (SourceDtype::Blocks(format), BlockBits::Six) => {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_two_levels(*format, raw, &mut finite))?;
+            for_each_raw(checkpoint, &weight.name, entry, on_read, |raw| {
+                writer.copy_two_levels(*format, raw, &mut finite)
+            })?;
         }
         (SourceDtype::Blocks(format), BlockBits::KTwo) => {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_half_steps(*format, raw, &mut finite))?;
+            for_each_raw(checkpoint, &weight.name, entry, on_read, |raw| {
+                writer.copy_half_steps(*format, raw, &mut finite)
+            })?;
         }
         (SourceDtype::Blocks(format), BlockBits::KFour | BlockBits::KFive | BlockBits::Levels) => {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy_steps(*format, raw, &mut finite))?;
+            for_each_raw(checkpoint, &weight.name, entry, on_read, |raw| writer.copy_steps(*format, raw, &mut finite))?;
         }
         (SourceDtype::Blocks(format), bits) if bits.hold(*format) && !checkpoint.is_changed(&weight.name) => {
-            for_each_raw(checkpoint, &weight.name, entry, |raw| writer.copy(*format, raw, &mut finite))?;
+            for_each_raw(checkpoint, &weight.name, entry, on_read, |raw| writer.copy(*format, raw, &mut finite))?;
         }
-        _ => for_each_chunk(checkpoint, &weight.name, entry, |values| writer.round(values, weight))?,
+        _ => for_each_chunk(checkpoint, &weight.name, entry, on_read, |values| writer.round(values, weight))?,
     }
     let BlockWriter { bytes, scales, minima, loss, .. } = writer;
     let quant = Quant::Block { block_dims: vec![1, bits.block() as u32], scale_offsets: scales };

@@ -8,6 +8,7 @@ use super::per_row::RowScales;
 use super::rounding_loss::RoundingLoss;
 use super::weight_format::{BlockBits, Encoding, Format, LinearForm, Role, WeightSpec};
 use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk};
+use crate::fs::OnBytes;
 use crate::{CompileError, Precision, Result};
 use genie_types::{Dtype, TensorInfo};
 use half::f16;
@@ -36,21 +37,29 @@ pub(crate) struct Minima {
 }
 
 impl EncodedWeight {
-    /// Streams the weight: only its converted form is in memory.
-    pub(crate) fn read(checkpoint: &Checkpoint, weight: &WeightSpec, format: Format) -> Result<Self> {
+    /// Streams the weight: only its converted form is in memory. `on_read` is given no more than [`Self::source_bytes`].
+    ///
+    /// # Errors
+    /// A weight that is not there, cannot be read, or does not fit the format; those of `on_read`.
+    pub(crate) fn read(
+        checkpoint: &Checkpoint,
+        weight: &WeightSpec,
+        format: Format,
+        on_read: &mut OnBytes<'_>,
+    ) -> Result<Self> {
         let entry = checkpoint.expect(&weight.name, &weight.dims)?;
         let (mut loss, mut minima) = (RoundingLoss::default(), None);
         let (info, bytes) = match format.encoding(weight.role) {
             Encoding::Float(Precision::F32) => {
                 let mut bytes = Vec::with_capacity(4 * weight.n_elems());
-                for_each_scaled(checkpoint, weight, entry, |values| {
+                for_each_scaled(checkpoint, weight, entry, on_read, |values| {
                     push_le(&mut bytes, values, |v| v.to_le_bytes());
                     Ok(())
                 })?;
                 (weight.info(Dtype::F32), bytes)
             }
-            Encoding::Float(Precision::F16) => (weight.info(Dtype::F16), halves(checkpoint, weight, entry)?),
-            Encoding::PerRow { largest } => per_row(checkpoint, weight, entry, format, largest)?,
+            Encoding::Float(Precision::F16) => (weight.info(Dtype::F16), halves(checkpoint, weight, entry, on_read)?),
+            Encoding::PerRow { largest } => per_row(checkpoint, weight, entry, (format, largest), on_read)?,
             Encoding::Blocks(bits) => {
                 // What is copied loses nothing, and needs fewer bytes than what it could be rounded to without.
                 let copied = match entry.dtype {
@@ -61,7 +70,7 @@ impl EncodedWeight {
                 // Those of Q8_0 are copied too; all else is rounded. What an adapter was merged into keeps four bits if it had them.
                 let eight = format.keeps_eight_bits && entry.dtype != SourceDtype::Blocks(BlockFormat::Q4_0);
                 let bits = if eight { BlockBits::Eight } else { bits };
-                let stored = blocks(checkpoint, weight, entry, copied.unwrap_or(bits))?;
+                let stored = blocks(checkpoint, weight, entry, copied.unwrap_or(bits), on_read)?;
                 (loss, minima) = (stored.loss, stored.minima);
                 (stored.info, stored.bytes)
             }
@@ -69,7 +78,7 @@ impl EncodedWeight {
         debug_assert_eq!(bytes.len(), info.size_bytes());
         let (info, bytes) = match (weight.role, format.form) {
             (Role::Linear, LinearForm::Conv2d) => {
-                let bytes = columns(&bytes, weight.dims[0], info.dtype.size_bytes());
+                let bytes = columns(&bytes, weight.dims[0], info.dtype.size_bytes(), on_read)?;
                 (TensorInfo { dims: format.form.dims(&weight.dims), ..info }, bytes)
             }
             _ => (info, bytes),
@@ -78,11 +87,16 @@ impl EncodedWeight {
     }
 }
 
-fn halves(checkpoint: &Checkpoint, weight: &WeightSpec, entry: &TensorEntry) -> Result<Vec<u8>> {
+fn halves(
+    checkpoint: &Checkpoint,
+    weight: &WeightSpec,
+    entry: &TensorEntry,
+    on_read: &mut OnBytes<'_>,
+) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(2 * weight.n_elems());
     let mut narrow = Vec::new();
     let mut finite = weight.finite_check();
-    for_each_scaled(checkpoint, weight, entry, |values| {
+    for_each_scaled(checkpoint, weight, entry, on_read, |values| {
         check_range(&mut finite, values)?;
         narrow.resize(values.len(), f16::ZERO);
         narrow.convert_from_f32_slice(values);
@@ -97,13 +111,15 @@ fn per_row(
     checkpoint: &Checkpoint,
     weight: &WeightSpec,
     entry: &TensorEntry,
-    format: Format,
-    largest: i8,
+    (format, largest): (Format, i8),
+    on_read: &mut OnBytes<'_>,
 ) -> Result<(TensorInfo, Vec<u8>)> {
+    // It is read twice; each pass is half of the work.
+    let on_read = &mut |bytes: u64| on_read(bytes / 2);
     let n_rows = weight.dims[0];
     let mut rows = RowScales::new(n_rows, weight.n_elems() / n_rows.max(1), largest);
     let mut finite = weight.finite_check();
-    for_each_scaled(checkpoint, weight, entry, |values| {
+    for_each_scaled(checkpoint, weight, entry, on_read, |values| {
         if format.precision == Precision::F16 {
             check_range(&mut finite, values)?;
         }
@@ -112,7 +128,7 @@ fn per_row(
     })?;
     rows.seal(format.precision == Precision::F16);
     let mut quantised = Vec::with_capacity(weight.n_elems());
-    for_each_scaled(checkpoint, weight, entry, |values| {
+    for_each_scaled(checkpoint, weight, entry, on_read, |values| {
         rows.encode(values, &mut quantised);
         Ok(())
     })?;
@@ -124,10 +140,11 @@ fn for_each_scaled(
     checkpoint: &Checkpoint,
     weight: &WeightSpec,
     entry: &TensorEntry,
+    on_read: &mut OnBytes<'_>,
     mut each: impl FnMut(&[f32]) -> Result<()>,
 ) -> Result<()> {
     let mut scaled = Vec::new();
-    for_each_chunk(checkpoint, &weight.name, entry, |values| {
+    for_each_chunk(checkpoint, &weight.name, entry, on_read, |values| {
         if weight.is_plain() {
             return each(values);
         }
@@ -140,11 +157,12 @@ fn for_each_scaled(
 /// Side of the square that is transposed at a time: its rows and columns stay in the CPU cache.
 const TILE: usize = 32;
 
-/// A row-major matrix of `n_rows` rows, column by column.
-fn columns(bytes: &[u8], n_rows: usize, width: usize) -> Vec<u8> {
+/// A row-major matrix of `n_rows` rows, column by column; `on_read` may end it.
+fn columns(bytes: &[u8], n_rows: usize, width: usize, on_read: &mut OnBytes<'_>) -> Result<Vec<u8>> {
     let n_columns = bytes.len() / (n_rows * width).max(1);
     let mut transposed = vec![0; bytes.len()];
     for row in (0..n_rows).step_by(TILE) {
+        on_read(0)?;
         for column in (0..n_columns).step_by(TILE) {
             for r in row..(row + TILE).min(n_rows) {
                 for c in column..(column + TILE).min(n_columns) {
@@ -154,7 +172,7 @@ fn columns(bytes: &[u8], n_rows: usize, width: usize) -> Vec<u8> {
             }
         }
     }
-    transposed
+    Ok(transposed)
 }
 
 fn check_range(finite: &mut FiniteCheck<'_>, values: &[f32]) -> Result<()> {
@@ -182,7 +200,7 @@ mod tests {
         for (rows, cols) in [(1, 1), (1, 70), (70, 1), (2, 3), (33, 65), (64, 32)] {
             let elems: Vec<u16> = (0..rows * cols).map(|i| i as u16).collect();
             let bytes: Vec<u8> = elems.iter().flat_map(|e| e.to_le_bytes()).collect();
-            let transposed = columns(&bytes, rows, 2);
+            let transposed = columns(&bytes, rows, 2, &mut |_| Ok(())).unwrap();
             for (i, e) in transposed.as_chunks().0.iter().enumerate() {
                 assert_eq!(u16::from_le_bytes(*e) as usize, i % rows * cols + i / rows, "{rows} x {cols} at {i}");
             }

@@ -41,8 +41,10 @@ pub(crate) use window::{WINDOW_GROUP, Windows};
 
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
+use crate::fs::OnBytes;
 use crate::kv_peaks::KvPeaks;
 use crate::lora::Adapter;
+use crate::progress::advance;
 use crate::unread::{self, Taken};
 use crate::{GraphKinds, Precision, Progress, Result, Weights};
 use composer::{Composer, TensorValue};
@@ -54,15 +56,15 @@ use std::thread;
 use weight_format::WeightSpec;
 
 /// Checks, before any work is done, that every tensor of the model is present, with its shape and a supported type, and that the
-/// checkpoint has no others.
-pub(crate) fn check_weights(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<()> {
-    let check = || {
+/// checkpoint has no others. `on_read` is given the bytes of a tied head and its table, where they have to be compared.
+pub(crate) fn check_weights(spec: &ModelSpec, checkpoint: &Checkpoint, on_read: &mut OnBytes<'_>) -> Result<()> {
+    let mut check = || {
         unread::check_layers(spec, checkpoint)?;
         let mut taken = Taken::none_of(checkpoint);
         for weight in weights::of_split(spec, &Split::whole(spec), Format::PLAIN) {
             taken.take(&weight.name, &weight.dims)?;
         }
-        taken.check_rest(spec)
+        taken.check_rest(spec, on_read)
     };
     check().map_err(|error| checkpoint.in_stored_words(error))
 }
@@ -293,28 +295,59 @@ fn add_positions<S: GraphSink>(
     graph.add("model_positions", x, &rows, None)
 }
 
-/// The LM head's weight `[vocab, hidden]` in the graphs' float type.
-pub(crate) fn head_weight_bytes(spec: &ModelSpec, checkpoint: &Checkpoint, precision: Precision) -> Result<Vec<u8>> {
-    let format = Format::rounded(precision, Weights::Float);
-    file_bytes(checkpoint, &weights::lm_head(spec, format), format)
+/// A weight that graphs take as an input, as a file holds it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum InputFile {
+    /// The LM head's `[vocab, hidden]`, in the graphs' float type.
+    Head(Precision),
+    /// The embedding table `[vocab, hidden]` in float32, times its factor.
+    Embeddings,
 }
 
-/// The embedding table `[vocab, hidden]` in float32, times its factor.
-pub(crate) fn embedding_bytes(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<Vec<u8>> {
-    let format = Format::PLAIN;
-    let mut bytes = file_bytes(checkpoint, &weights::embedding(spec), format)?;
-    if spec.factors.embedding != 1.0 {
-        let factor = spec.factors.embedding as f32;
-        for number in bytes.as_chunks_mut::<4>().0 {
-            *number = (f32::from_le_bytes(*number) * factor).to_le_bytes();
+impl InputFile {
+    fn weight(self, spec: &ModelSpec) -> (WeightSpec, Format) {
+        match self {
+            Self::Head(precision) => {
+                let format = Format::rounded(precision, Weights::Float);
+                (weights::lm_head(spec, format), format)
+            }
+            Self::Embeddings => (weights::embedding(spec), Format::PLAIN),
         }
     }
-    Ok(bytes)
+
+    /// Its bytes in the checkpoint and in the file.
+    pub(crate) fn amount(self, spec: &ModelSpec, checkpoint: &Checkpoint) -> u64 {
+        let (weight, format) = self.weight(spec);
+        checkpoint.tensors().get(&weight.name).map_or(0, |entry| entry.bytes) + format.size_bytes(&weight)
+    }
+
+    /// What the file holds. `on_read` is given the checkpoint's bytes.
+    ///
+    /// # Errors
+    /// Those of reading, and of `on_read`.
+    pub(crate) fn read(self, spec: &ModelSpec, checkpoint: &Checkpoint, on_read: &mut OnBytes<'_>) -> Result<Vec<u8>> {
+        let (weight, format) = self.weight(spec);
+        let stored = EncodedWeight::read(checkpoint, &weight, format, on_read);
+        let mut bytes = stored.map_err(|error| checkpoint.in_stored_words(error))?.bytes;
+        if matches!(self, Self::Embeddings) && spec.factors.embedding != 1.0 {
+            let factor = spec.factors.embedding as f32;
+            for number in bytes.as_chunks_mut::<4>().0 {
+                *number = (f32::from_le_bytes(*number) * factor).to_le_bytes();
+            }
+        }
+        Ok(bytes)
+    }
 }
 
-fn file_bytes(checkpoint: &Checkpoint, weight: &WeightSpec, format: Format) -> Result<Vec<u8>> {
-    let stored = EncodedWeight::read(checkpoint, weight, format);
-    Ok(stored.map_err(|error| checkpoint.in_stored_words(error))?.bytes)
+/// Reads and converts the LM head alone.
+#[cfg(test)]
+pub(crate) fn read_head(
+    spec: &ModelSpec,
+    checkpoint: &Checkpoint,
+    format: Format,
+    on_read: &mut OnBytes<'_>,
+) -> Result<Vec<u8>> {
+    EncodedWeight::read(checkpoint, &weights::lm_head(spec, format), format, on_read).map(|stored| stored.bytes)
 }
 
 impl<'a> Source<'a> {
@@ -335,8 +368,11 @@ impl<'a> Source<'a> {
         graphs: impl Iterator<Item = &'g mut Composer<S>>,
     ) -> Result<Vec<TensorValue<S::Tensor>>> {
         crate::progress::go_on(self.progress)?;
-        let read = self.ahead.as_mut().and_then(|ahead| ahead.take(weight));
-        let stored = read.unwrap_or_else(|| EncodedWeight::read(self.checkpoint, weight, self.format));
+        let progress = &mut *self.progress;
+        let read = self.ahead.as_mut().and_then(|ahead| ahead.take(weight, progress));
+        let stored = read.unwrap_or_else(|| {
+            EncodedWeight::read(self.checkpoint, weight, self.format, &mut |n| advance(progress, n))
+        });
         let stored = stored.map_err(|error| self.checkpoint.in_stored_words(error))?;
         let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
         self.loss.join(stored.loss);

@@ -1,6 +1,6 @@
 //! Settings of a fused pair.
 
-/// See the fields.
+/// Which fused graphs are used, and how many rows of a prompt a step takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairConfig {
     /// Whether a dialog is to run on the fused graphs; `None` for where there are no others. For who opens the bundle: a runner does not ask.

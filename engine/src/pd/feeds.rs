@@ -136,7 +136,7 @@ mod tests {
         Feeds::new(&graph, context).unwrap()
     }
 
-    /// Fault 6 of the system that these graphs come from: rows that a step does not use kept what an earlier one had seen.
+    /// Fault 6: mask rows that a step does not use kept what an earlier one had written.
     #[test]
     fn no_row_of_the_mask_is_stale() {
         proptest!(|(steps in prop::collection::vec((0usize..8, 0usize..24, prop::option::of(0usize..24)), 1..20))| {

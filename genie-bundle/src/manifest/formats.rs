@@ -56,7 +56,7 @@ impl Precision {
 }
 
 /// How the weights of linear layers are stored. Norms and biases keep the [`Precision`]; so do embeddings except in the
-/// block formats, which hold them (and a head that is tied to them) as `q8_0`.
+/// block formats, which hold them (and a head that is tied to them) as `q8_0`, or as a GGUF file has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(non_camel_case_types, reason = "the formats' own names")]

@@ -16,7 +16,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::hash::hash_file;
+use crate::hash::hash_file_in_parts;
 use crate::{BundleError, MANIFEST_FILE};
 
 /// Value of [`Manifest::format`].
@@ -205,17 +205,24 @@ impl Manifest {
     /// # Errors
     /// The first file that is missing or differs.
     pub fn verify_files(&self, bundle: &Path) -> Result<(), BundleError> {
-        for file in &self.files {
-            let path = bundle.join(&file.path);
-            let found = hash_file(&path)?;
-            if (found.bytes, &found.sha256) != (file.bytes, &file.sha256) {
-                return Err(BundleError::FileChanged {
-                    path,
-                    expected: format!("{} bytes, sha256 {}", file.bytes, file.sha256),
-                    found: format!("{} bytes, sha256 {}", found.bytes, found.sha256),
-                });
-            }
+        self.files.iter().try_for_each(|file| file.verify(bundle, |_| Ok(())))
+    }
+}
+
+impl FileEntry {
+    /// Checks that the file is in that bundle with this length and hash. `each` is given the length of each part that was read, in
+    /// bytes, a mebibyte at most.
+    ///
+    /// # Errors
+    /// An error of `each` ends it; a file that is missing or differs.
+    pub fn verify<E: From<BundleError>>(&self, bundle: &Path, each: impl FnMut(u64) -> Result<(), E>) -> Result<(), E> {
+        let path = bundle.join(&self.path);
+        let found = hash_file_in_parts(&path, each)?;
+        if (found.bytes, &found.sha256) == (self.bytes, &self.sha256) {
+            return Ok(());
         }
-        Ok(())
+        let expected = format!("{} bytes, sha256 {}", self.bytes, self.sha256);
+        let found = format!("{} bytes, sha256 {}", found.bytes, found.sha256);
+        Err(BundleError::FileChanged { path, expected, found }.into())
     }
 }

@@ -294,7 +294,7 @@ fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
 /// One progress bar per stage; counts bytes where the stage has them, else items.
 pub struct Bars<'a> {
     printer: &'a Printer,
-    bar: Option<(ProgressBar, bool)>,
+    open: Option<OpenBar>,
     /// Print each graph's time: negligible on the host, perhaps minutes with an HTP library.
     times: bool,
 }
@@ -302,38 +302,61 @@ pub struct Bars<'a> {
 impl<'a> Bars<'a> {
     /// None yet; `times` prints each graph's time.
     pub fn new(printer: &'a Printer, times: bool) -> Self {
-        Self { printer, bar: None, times }
+        Self { printer, open: None, times }
     }
+}
+
+/// The bar of a stage.
+struct OpenBar {
+    bar: ProgressBar,
+    by_bytes: bool,
+    /// What is done with an item that takes long.
+    verb: &'static str,
+    /// Bytes or items that are done, of whole items.
+    done: u64,
+    /// Bytes of the item that comes next.
+    within: u64,
 }
 
 impl Progress for Bars<'_> {
     fn begin(&mut self, stage: &Stage, total: Amount) {
         let by_bytes = total.bytes > 0;
         let length = if by_bytes { total.bytes } else { total.items };
-        self.bar = Some((self.printer.bar(length, &stage.to_string(), by_bytes), by_bytes));
+        let bar = self.printer.bar(length, &stage.to_string(), by_bytes);
+        let verb = if *stage == Stage::Try { "run" } else { "finalize" };
+        self.open = Some(OpenBar { bar, by_bytes, verb, done: 0, within: 0 });
+    }
+
+    fn advanced(&mut self, bytes: u64) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.by_bytes) {
+            open.within += bytes;
+            open.bar.set_position(open.done + open.within);
+        }
     }
 
     fn item(&mut self, _name: &str, bytes: u64) {
-        if let Some((bar, by_bytes)) = &self.bar {
-            bar.inc(if *by_bytes { bytes } else { 1 });
+        if let Some(open) = &mut self.open {
+            open.done += if open.by_bytes { bytes } else { 1 };
+            open.within = 0;
+            open.bar.set_position(open.done);
         }
     }
 
     fn working(&mut self, name: &str) {
-        if let Some((bar, _)) = &self.bar {
-            bar.set_message(format!("finalize {name}"));
+        if let Some(open) = &self.open {
+            open.bar.set_message(format!("{} {name}", open.verb));
         }
     }
 
     fn timed(&mut self, graph: &str, took: Duration) {
-        if let Some((bar, _)) = self.bar.as_ref().filter(|_| self.times) {
-            bar.suspend(|| self.printer.info(format_args!("finalized {graph} in {:.2} s", took.as_secs_f64())));
+        if let Some(open) = self.open.as_ref().filter(|_| self.times) {
+            open.bar.suspend(|| self.printer.info(format_args!("finalized {graph} in {:.2} s", took.as_secs_f64())));
         }
     }
 
     fn end(&mut self, _stage: &Stage) {
-        if let Some((bar, _)) = self.bar.take() {
-            bar.finish_and_clear();
+        if let Some(open) = self.open.take() {
+            open.bar.finish_and_clear();
         }
     }
 

@@ -57,6 +57,8 @@ impl Table {
             bytes: *const c_void, n_bytes: u64, out: *mut Qnn_ContextHandle_t, profile: Qnn_ProfileHandle_t);
         /// Frees a context.
         context_free = contextFree(context: Qnn_ContextHandle_t, profile: Qnn_ProfileHandle_t);
+        /// Changes a context's options.
+        context_set_config = contextSetConfig(context: Qnn_ContextHandle_t, config: *mut *const QnnContext_Config_t);
         /// Upper bound of the serialised size.
         context_get_binary_size = contextGetBinarySize(context: Qnn_ContextHandle_t, out: *mut u64);
         /// Serialises a context.

@@ -181,3 +181,31 @@ fn saving_replaces_the_file_only_when_all_went_well() {
     let error = context.save(folder.path().join("nowhere/model.bin")).unwrap_err();
     assert!(error.to_string().contains("there is no folder `"), "{error}");
 }
+
+/// Within another library's call nothing is reported; before, between and after its calls a save ends.
+#[test]
+fn saving_with_another_library_is_reported_around_its_calls() {
+    use core::ops::ControlFlow;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.bin");
+    let context = Context::create(&backend(), &ContextOptions::default()).unwrap();
+    let save = |end: usize| {
+        let mut reported = Vec::new();
+        let saved = context.save_watched(&path, &mut |report| {
+            reported.push((report.part, report.done_bytes));
+            if reported.len() > end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        (saved, reported)
+    };
+    let written = b"FAKE3 and some weights".len() as u64;
+    let all = [(SavePart::Write, 0), (SavePart::Write, written + 100), (SavePart::Flush, written)];
+    for end in 0..all.len() {
+        let (saved, reported) = save(end);
+        assert!(matches!(saved, Err(Error::Stopped { .. })), "{saved:?}");
+        assert_eq!(reported, all[..=end]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no leftovers");
+    }
+    let (saved, reported) = save(all.len());
+    saved.unwrap();
+    assert_eq!(reported, all);
+}

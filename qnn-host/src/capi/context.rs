@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use qnn_sys as q;
-use qnn_sys::host::{HOST_CONTEXT_OPTION_MAPPED, HOST_CONTEXT_OPTION_SCRATCH, HostScratchConfig};
+use qnn_sys::host::{
+    HOST_CONTEXT_OPTION_MAPPED, HOST_CONTEXT_OPTION_SCRATCH, HOST_CONTEXT_OPTION_WATCH, HostScratchConfig,
+};
 use qnn_sys::{
     Qnn_BackendHandle_t, Qnn_ContextHandle_t, Qnn_DeviceHandle_t, Qnn_ErrorHandle_t, Qnn_ProfileHandle_t,
     QnnContext_Config_t,
@@ -17,12 +19,13 @@ use crate::error::{Component, Error};
 use super::guard::{guard, set_error_log};
 use super::objects::{BACKENDS, CONTEXTS, Context, DEVICES, GRAPHS, MEMS, State, find, take};
 use super::profile::timed;
+use super::watch::Watch;
 use super::{raw, trace};
 
 const CONTEXT: Component = Component::Context;
 
 /// What a context's config list sets.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(super) struct Options {
     /// The binary stays where it is until the context is freed, so it need not be copied.
     pub(super) persistent: bool,
@@ -34,6 +37,8 @@ pub(super) struct Options {
     pub(super) scratch: Option<PathBuf>,
     /// The binary is a mapped file, of which nothing needs to stay in memory.
     pub(super) mapped: bool,
+    /// Who watches the binary being written from now on, if that changes.
+    pub(super) watch: Option<Option<Watch>>,
 }
 
 /// Reads a config list. Hints that mean nothing here, and options of other backends, are passed over.
@@ -55,6 +60,10 @@ pub(super) unsafe fn read(config: *const *const QnnContext_Config_t) -> Result<O
                     Some(HOST_CONTEXT_OPTION_SCRATCH) => {
                         // SAFETY: as above, of the struct with that number.
                         options.scratch = Some(unsafe { scratch(entry.anon0.customConfig) }?);
+                    }
+                    Some(HOST_CONTEXT_OPTION_WATCH) => {
+                        // SAFETY: as above.
+                        options.watch = Some(unsafe { Watch::read(entry.anon0.customConfig) }?);
                     }
                     _ => {}
                 }
@@ -179,6 +188,9 @@ pub(super) unsafe extern "C" fn set_config(
         if options.queue_depth != 0 {
             context.core.queue.limit(options.queue_depth);
         }
+        if let Some(watch) = options.watch {
+            *context.core.watch.lock() = watch;
+        }
         Ok(())
     })
 }
@@ -230,6 +242,7 @@ pub(super) fn close(context: &Context) {
     }
     MEMS.remove_where(|mem| Arc::ptr_eq(&mem.core, core));
     *core.binary.lock() = None;
+    *core.watch.lock() = None;
     core.tensors.write().clear();
     *core.options.lock() = Default::default();
     *core.weights.lock() = Default::default();

@@ -44,7 +44,10 @@ fn plan(context: &Context) -> Result<Arc<container::Plan>, Error> {
     }
     let shared = context.core.options.lock().shared.clone();
     let packed = packed_forms::collect(&graphs, &shared);
-    let plan = Arc::new(container::plan(&Image { graphs, packed }).map_err(Error::Binary)?);
+    let watch = *context.core.watch.lock();
+    let mut go_on = |done, total| watch.is_none_or(|watch| watch.tell(done, total));
+    let plan = container::plan_watched(&Image { graphs, packed }, &mut go_on).map_err(Error::Binary)?;
+    let plan = Arc::new(plan);
     *kept = Some(plan.clone());
     Ok(plan)
 }
@@ -92,13 +95,21 @@ pub(super) unsafe extern "C" fn get(
         // not overlap what is read, as just checked (all other bytes are ours).
         let to = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), needed) };
         let is_mapped = context.core.weights.lock().has_scratch();
-        let done = |part: &[u8]| {
+        let watch = *context.core.watch.lock();
+        let mut stopped = false;
+        let done = |part: &[u8], end: usize| {
             if is_mapped {
                 // SAFETY: who gives a folder for weights takes binaries into shared mappings of files (`HostScratchConfig`).
                 unsafe { pages::forget(part) };
             }
+            stopped = watch.is_some_and(|watch| !watch.tell(end as u64, needed as u64));
+            !stopped
         };
-        let n = plan.write_in_parts(to, done).ok_or_else(|| argument("the binary outgrew its buffer".to_owned()))?;
+        let n = plan.write_in_parts(to, done);
+        if stopped {
+            return Err(Error::Binary(FormatError::Stopped));
+        }
+        let n = n.ok_or_else(|| argument("the binary outgrew its buffer".to_owned()))?;
         // SAFETY: QNN's contract: valid for writing.
         unsafe { raw::write(written, n as u64, CONTEXT, "writtenBufferSize") }
     })

@@ -41,6 +41,7 @@ mod tensor;
 mod tiles;
 mod trace;
 mod update;
+mod watch;
 mod weights;
 
 pub(crate) use backend::{BACKEND_ID, CORE_VERSION, HOST_VERSION};

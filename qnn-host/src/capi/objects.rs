@@ -32,6 +32,7 @@ use super::platform::Platform;
 use super::profile::Profile;
 use super::queue::Queue;
 use super::system::SystemContext;
+use super::watch::Watch;
 use super::weights::WeightStore;
 
 pub(super) static LOGS: Registry<Log> = Registry::new(Kind::Log);
@@ -114,6 +115,8 @@ pub(super) struct ContextShared {
     /// The layout of the binary, kept between asking for its size and for its bytes. Locks: this one before the list of
     /// graphs, that before a graph's state.
     pub(super) binary: Mutex<Option<Arc<container::Plan>>>,
+    /// Who watches the binary being laid out and written.
+    pub(super) watch: Mutex<Option<Watch>>,
     /// Addresses of the persistent binary that the context was made from.
     pub(super) binary_at: Mutex<Option<std::ops::Range<usize>>>,
 }
@@ -147,6 +150,7 @@ impl Context {
             closed: AtomicBool::new(false),
             queue: Queue::default(),
             binary: Mutex::default(),
+            watch: Mutex::default(),
             binary_at: Mutex::default(),
         };
         Self { core: Arc::new(core), graphs: Mutex::default() }

@@ -21,7 +21,7 @@ use super::wire::Writer;
 use super::{BLOB_ALIGN, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE};
 
 /// Bytes of weights that are copied at a time.
-const PART_BYTES: usize = 8 << 20;
+pub(super) const PART_BYTES: usize = 8 << 20;
 
 /// A context binary with all offsets assigned.
 #[derive(Debug)]
@@ -41,11 +41,12 @@ impl Plan {
     /// Writes the binary to the front of `to`, which must hold at least [`Plan::total_bytes`]; returns the bytes
     /// written, or `None` when `to` is too small.
     pub fn write(&self, to: &mut [u8]) -> Option<usize> {
-        self.write_in_parts(to, |_| ())
+        self.write_in_parts(to, |_, _| true)
     }
 
-    /// As [`Plan::write`]; `done` is shown each part of the binary when it is written, so that its pages may leave memory.
-    pub(crate) fn write_in_parts(&self, to: &mut [u8], mut done: impl FnMut(&[u8])) -> Option<usize> {
+    /// As [`Plan::write`]; `done` is shown each part of the binary when it is written, so that its pages may leave memory, with
+    /// the place of its end in the binary. `None` also as soon as it says false.
+    pub(crate) fn write_in_parts(&self, to: &mut [u8], mut done: impl FnMut(&[u8], usize) -> bool) -> Option<usize> {
         let to = to.get_mut(..self.total)?;
         let (head, weights) = to.split_at_mut(self.weights_offset);
         head[..self.head.len()].copy_from_slice(&self.head);
@@ -56,12 +57,15 @@ impl Plan {
             end = offset + data.len();
             let parts = weights[*offset..end].chunks_mut(PART_BYTES).zip((0..data.len()).step_by(PART_BYTES));
             for (to, from) in parts {
-                let part = from..from + to.len();
+                let to_end = from + to.len();
+                let part = from..to_end;
                 to.copy_from_slice(&data[part.clone()]);
                 if let Some(read) = data.slice(part) {
                     read.forget_pages();
                 }
-                done(to);
+                if !done(to, self.weights_offset + offset + to_end) {
+                    return None;
+                }
             }
         }
         weights[end..].fill(0);
@@ -80,37 +84,58 @@ pub fn encode(image: &Image) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
-/// The hash of bytes of which a part is in memory at a time, where they lie in a file.
-fn hash_in_parts(data: &Bytes) -> u64 {
+/// The hash of bytes of which a part is in memory at a time, where they lie in a file; `None` once `go_on`, which is given the
+/// length of each part, says no.
+fn hash_in_parts(data: &Bytes, mut go_on: impl FnMut(usize) -> bool) -> Option<u64> {
     let mut hasher = Xxh3::new();
     for from in (0..data.len()).step_by(PART_BYTES) {
         let part = from..data.len().min(from + PART_BYTES);
+        let n = part.len();
         hasher.update(&data[part.clone()]);
         if let Some(read) = data.slice(part) {
             read.forget_pages();
         }
+        if !go_on(n) {
+            return None;
+        }
     }
-    hasher.digest()
+    Some(hasher.digest())
 }
+
+/// Given how many bytes of weights were read, and of how many; whether to go on.
+type GoOn<'w> = dyn FnMut(u64, u64) -> bool + 'w;
 
 /// Blobs by content, in order of first use.
 #[derive(Default)]
-struct Blobs {
+struct Blobs<'w> {
     list: Vec<(usize, Bytes)>,
     hashes: Vec<u64>,
     by_hash: HashMap<(u64, usize), Vec<u32>>,
     /// Blobs by place: the store of a context already shares equal bytes, so most are found by it.
     by_place: HashMap<((usize, usize), usize), u32>,
     end: usize,
+    /// Bytes that were hashed; without a watch, bytes that have to be.
+    read: u64,
+    /// Who is given how many of how many are hashed. Nothing is read without one: that finds how many there are.
+    watch: Option<(u64, &'w mut GoOn<'w>)>,
 }
 
-impl Blobs {
-    fn index(&mut self, data: &Bytes) -> u32 {
+impl Blobs<'_> {
+    fn index(&mut self, data: &Bytes) -> Result<u32, FormatError> {
         let place = (data.id(), data.len());
         if let Some(&i) = self.by_place.get(&place) {
-            return i;
+            return Ok(i);
         }
-        let hash = hash_in_parts(data);
+        let Some((total, go_on)) = &mut self.watch else {
+            self.read += data.len() as u64;
+            self.by_place.insert(place, 0);
+            return Ok(0);
+        };
+        let hash = hash_in_parts(data, |n| {
+            self.read += n as u64;
+            go_on(self.read, *total)
+        });
+        let hash = hash.ok_or(FormatError::Stopped)?;
         let twins = self.by_hash.entry((hash, data.len())).or_default();
         let found = twins.iter().copied().find(|&i| self.list[i as usize].1[..] == data[..]);
         let index = found.unwrap_or_else(|| {
@@ -124,7 +149,7 @@ impl Blobs {
         });
         data.forget_pages();
         self.by_place.insert(place, index);
-        index
+        Ok(index)
     }
 }
 
@@ -133,32 +158,18 @@ impl Blobs {
 /// # Errors
 /// More than the format can count.
 pub fn plan(image: &Image) -> Result<Plan, FormatError> {
-    let mut blobs = Blobs::default();
-    let forms = Forms::of(&image.graphs, &image.packed);
-    let mut graphs = Writer::default();
-    graphs.len(image.graphs.len())?;
-    for graph in &image.graphs {
-        write_graph(&mut graphs, graph, &mut blobs, &forms)?;
-    }
-    let mut beside = Vec::new();
-    for packed in &image.packed {
-        let (graph, tensor) = packed.of;
-        let source = image.graphs.get(graph).and_then(|g| g.tensors.get(tensor.0 as usize));
-        let Some((tensor, Role::Static(data))) = source.map(|t| (t, &t.role)) else {
-            return Err(FormatError::TooLarge { what: "a packed form of a tensor that is not static".to_owned() });
-        };
-        if forms.find(tensor).is_none() {
-            beside.push((data, packed));
-        }
-    }
-    graphs.len(beside.len())?;
-    for (data, packed) in beside {
-        let of = blobs.index(data);
-        graphs.u32(of);
-        graphs.u32(packed.tag);
-        let form = blobs.index(&packed.data);
-        graphs.u32(form);
-    }
+    plan_watched(image, &mut |_, _| true)
+}
+
+/// As [`plan`]; `go_on` is given how many bytes of weights were read, of how many, after each part of them.
+///
+/// # Errors
+/// [`FormatError::Stopped`] as soon as `go_on` says false; those of [`plan`].
+pub(crate) fn plan_watched(image: &Image, go_on: &mut GoOn<'_>) -> Result<Plan, FormatError> {
+    let mut unread = Blobs::default();
+    write_graphs(image, &mut unread)?;
+    let mut blobs = Blobs { watch: Some((unread.read, go_on)), ..Blobs::default() };
+    let graphs = write_graphs(image, &mut blobs)?;
 
     let mut meta = Writer::default();
     meta.text(crate::BUILD_ID)?;
@@ -189,7 +200,42 @@ pub fn plan(image: &Image) -> Result<Plan, FormatError> {
     Ok(Plan { head: head.bytes, weights_offset, blobs: blobs.list, total })
 }
 
-fn write_graph(w: &mut Writer, graph: &SourceGraph, blobs: &mut Blobs, forms: &Forms<'_>) -> Result<(), FormatError> {
+/// The graphs, and the packed forms beside them.
+fn write_graphs(image: &Image, blobs: &mut Blobs<'_>) -> Result<Writer, FormatError> {
+    let forms = Forms::of(&image.graphs, &image.packed);
+    let mut graphs = Writer::default();
+    graphs.len(image.graphs.len())?;
+    for graph in &image.graphs {
+        write_graph(&mut graphs, graph, blobs, &forms)?;
+    }
+    let mut beside = Vec::new();
+    for packed in &image.packed {
+        let (graph, tensor) = packed.of;
+        let source = image.graphs.get(graph).and_then(|g| g.tensors.get(tensor.0 as usize));
+        let Some((tensor, Role::Static(data))) = source.map(|t| (t, &t.role)) else {
+            return Err(FormatError::TooLarge { what: "a packed form of a tensor that is not static".to_owned() });
+        };
+        if forms.find(tensor).is_none() {
+            beside.push((data, packed));
+        }
+    }
+    graphs.len(beside.len())?;
+    for (data, packed) in beside {
+        let of = blobs.index(data)?;
+        graphs.u32(of);
+        graphs.u32(packed.tag);
+        let form = blobs.index(&packed.data)?;
+        graphs.u32(form);
+    }
+    Ok(graphs)
+}
+
+fn write_graph(
+    w: &mut Writer,
+    graph: &SourceGraph,
+    blobs: &mut Blobs<'_>,
+    forms: &Forms<'_>,
+) -> Result<(), FormatError> {
     w.text(&graph.name)?;
     w.len(graph.tensors.len())?;
     for tensor in &graph.tensors {
@@ -202,7 +248,12 @@ fn write_graph(w: &mut Writer, graph: &SourceGraph, blobs: &mut Blobs, forms: &F
     Ok(())
 }
 
-fn write_tensor(w: &mut Writer, tensor: &Tensor, blobs: &mut Blobs, form: Option<Form<'_>>) -> Result<(), FormatError> {
+fn write_tensor(
+    w: &mut Writer,
+    tensor: &Tensor,
+    blobs: &mut Blobs<'_>,
+    form: Option<Form<'_>>,
+) -> Result<(), FormatError> {
     w.text(&tensor.name)?;
     w.u32s(tensor.dims.iter().copied())?;
     w.u32(tensor.dtype as u32);
@@ -231,14 +282,14 @@ fn write_tensor(w: &mut Writer, tensor: &Tensor, blobs: &mut Blobs, form: Option
         Quant::Block { block_dims, scales, offsets } => {
             w.u8(4);
             w.u32s(block_dims.iter().copied())?;
-            w.u32(blobs.index(scales.bytes()));
+            w.u32(blobs.index(scales.bytes())?);
             w.u32s(offsets.iter().map(|&o| o as u32))?;
         }
     }
     w.u32(tensor.data_format);
     if let Some(form) = form {
         w.u8(5);
-        let blob = blobs.index(form.data);
+        let blob = blobs.index(form.data)?;
         w.u32(blob);
         w.u32(form.tag);
         w.u8(u8::from(form.halves));
@@ -251,7 +302,7 @@ fn write_tensor(w: &mut Writer, tensor: &Tensor, blobs: &mut Blobs, form: Option
         Role::Null => w.u8(3),
         Role::Static(data) => {
             w.u8(4);
-            let blob = blobs.index(data);
+            let blob = blobs.index(data)?;
             w.u32(blob);
         }
     }

@@ -38,6 +38,7 @@ use crate::graph::Violation;
 use crate::ir::SourceGraph;
 
 pub use decode::{Summary, decode, is_ours, summary};
+pub(crate) use encode::plan_watched;
 pub use encode::{Plan, encode, plan};
 pub(crate) use packed_only::portable_of;
 pub use sums::{SumsError, WeightSums};
@@ -149,4 +150,7 @@ pub enum FormatError {
         /// What overflows.
         what: String,
     },
+    /// Who watches it being made wants an end.
+    #[error("the context binary is not made: stopped on request")]
+    Stopped,
 }

@@ -114,6 +114,52 @@ fn writing_into_a_buffer_that_is_too_small_is_refused() {
     assert_eq!(large[..plan.total_bytes()], file()[..], "every byte is written");
 }
 
+/// Large weights are reported part by part, and either pass ends at any of them.
+#[test]
+fn laying_out_and_writing_are_watched_and_end_when_asked() {
+    let parts = 3;
+    let mut image = image();
+    let large = Bytes::copy_from(&vec![7; parts * super::encode::PART_BYTES]);
+    image.graphs[0].tensors[1].role = Role::Static(large);
+    image.packed.clear();
+    let mut reported = Vec::new();
+    let whole = super::plan_watched(&image, &mut |done, total| {
+        reported.push((done, total));
+        true
+    })
+    .unwrap();
+    let (done, total) = *reported.last().unwrap();
+    assert_eq!(done, total);
+    assert!(total > (parts * super::encode::PART_BYTES) as u64 && reported.len() > parts, "{reported:?}");
+    assert!(reported.is_sorted());
+    for end in 0..reported.len() {
+        let mut asked = 0;
+        let stopped = super::plan_watched(&image, &mut |_, _| {
+            asked += 1;
+            asked <= end
+        });
+        assert!(matches!(stopped, Err(FormatError::Stopped)), "part {end}");
+        assert_eq!(asked, end + 1, "it is asked no more");
+    }
+
+    let mut bytes = vec![0; whole.total_bytes()];
+    let mut ends = Vec::new();
+    let written = whole.write_in_parts(&mut bytes, |_, end| {
+        ends.push(end);
+        true
+    });
+    assert_eq!((written, ends.last()), (Some(bytes.len()), Some(&bytes.len())));
+    assert!(ends.len() > parts && ends.is_sorted(), "{ends:?}");
+    for end in 0..ends.len() {
+        let mut asked = 0;
+        let written = whole.write_in_parts(&mut bytes, |_, _| {
+            asked += 1;
+            asked <= end
+        });
+        assert_eq!((written, asked), (None, end + 1));
+    }
+}
+
 #[test]
 fn each_lie_has_its_own_answer() {
     struct Case {

@@ -19,6 +19,7 @@ pub const BACKEND_INVALID_CONFIG: u64 = qnn_sys::QNN_BACKEND_ERROR_INVALID_CONFI
 pub const CONTEXT_INVALID_ARGUMENT: u64 = qnn_sys::QNN_CONTEXT_ERROR_INVALID_ARGUMENT as u64;
 pub const CONTEXT_INVALID_HANDLE: u64 = qnn_sys::QNN_CONTEXT_ERROR_INVALID_HANDLE as u64;
 pub const CONTEXT_NOT_FINALIZED: u64 = qnn_sys::QNN_CONTEXT_ERROR_NOT_FINALIZED as u64;
+pub const CONTEXT_ABORTED: u64 = qnn_sys::QNN_CONTEXT_ERROR_ABORTED as u64;
 pub const CONTEXT_BINARY_VERSION: u64 = qnn_sys::QNN_CONTEXT_ERROR_BINARY_VERSION as u64;
 pub const CONTEXT_CREATE_FROM_BINARY: u64 = qnn_sys::QNN_CONTEXT_ERROR_CREATE_FROM_BINARY as u64;
 pub const CONTEXT_INVALID_CONFIG: u64 = qnn_sys::QNN_CONTEXT_ERROR_INVALID_CONFIG as u64;
@@ -136,6 +137,7 @@ impl Error {
                 _ => COMMON_GENERAL,
             },
             Self::Panic { .. } => COMMON_GENERAL,
+            Self::Binary(FormatError::Stopped) => CONTEXT_ABORTED,
             Self::Binary(FormatError::Newer { .. }) => CONTEXT_BINARY_VERSION,
             Self::Binary(_) => CONTEXT_CREATE_FROM_BINARY,
             Self::SystemBinary(_) => SYSTEM_MALFORMED_BINARY,

@@ -209,7 +209,7 @@ impl Packing {
         self.group_header() + block / 2 * self.stretch_bytes() + in_stretch
     }
 
-    /// Where the scale of row `row` of the group for `block` is, and whether it is an f16.
+    /// Where the scale of row `row` of the group for `block` is: an f32 with scales by row, an f16 with scales by block.
     pub(super) fn scale_at(self, row: usize, block: usize) -> usize {
         match self.scales {
             Scales::Row => 4 * row,

@@ -14,7 +14,7 @@ type Quantised = (Vec<f32>, Vec<i8>);
 fn of_file(file: &Path, name: &str, head_dim: usize, format: BlockFormat) -> Quantised {
     let checkpoint = Checkpoint::of_gguf(&Gguf::open(file).unwrap(), head_dim).unwrap();
     let mut found = Quantised::default();
-    crate::checkpoint::for_each_raw(&checkpoint, name, &checkpoint.tensors()[name], |raw| {
+    crate::checkpoint::for_each_raw(&checkpoint, name, &checkpoint.tensors()[name], &mut |_| Ok(()), |raw| {
         for block in raw.chunks(format.bytes()) {
             let mut q = [0; 32];
             found.0.push(format.unpack(block, &mut q).to_f32());

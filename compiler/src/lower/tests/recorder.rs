@@ -5,6 +5,7 @@ use crate::target::{Target, TargetContext};
 use crate::{CompileError, Result};
 use genie_bundle::BackendId;
 use genie_types::TensorInfo;
+use qnn_api::{SavePart, SaveReport, SaveWatch};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::path::Path;
@@ -209,7 +210,15 @@ impl TargetContext for FakeContext {
         Ok(())
     }
 
-    fn save(self, path: &Path) -> Result<()> {
+    fn save(self, path: &Path, watch: &mut SaveWatch<'_>) -> Result<()> {
+        let n = self.graphs.len() as u64;
+        for part in [SavePart::LayOut, SavePart::Write, SavePart::Flush] {
+            for done_bytes in 1..=n {
+                if watch(SaveReport { part, done_bytes, total_bytes: n }).is_break() {
+                    return Err(CompileError::Cancelled);
+                }
+            }
+        }
         if self.fails {
             let source = std::io::Error::other("the fake is set to fail");
             return Err(CompileError::Io { doing: "write", path: path.into(), source });

@@ -99,7 +99,7 @@ pub(super) fn ask_for_outputs<S: Simd>(s: S, layer: &Linear<'_>, row: usize, n0:
 /// Writes row `row`, outputs `n0 .. n0 + count`, from the products `main` and (if the layer has a gate) `gate`.
 ///
 /// # Safety
-/// `count <= MAX_CHUNK` numbers are readable at `main` and `gate`; the outputs exist and this thread alone uses them.
+/// `count <= MAX_CHUNK` numbers are readable at `main`, and at `gate` if the layer has one; the outputs exist and this thread alone uses them.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn finish<S: Simd>(

@@ -36,7 +36,7 @@ use crate::pool::{Pool, Worker};
 
 /// f32 numbers of scratch that [`linear`] needs for `m` rows of `k` numbers with `threads` threads.
 pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
-    let narrow = quantised::scratch_len(isa, m, k, threads).max(dot::scratch_len(m, threads));
+    let narrow = quantised::scratch_len(m, k, threads).max(dot::scratch_len(m, threads));
     if wide::takes(isa, m) != OnTiles::Nothing { narrow.max(wide::scratch_len(m, k, threads)) } else { narrow }
 }
 

@@ -1,6 +1,6 @@
 //! AMX tiles of bf16: 16 x 16 sums of products along 32 numbers in one instruction.
 //!
-//! A tile is eight registers' worth of 16 rows of 64 bytes. `tmm0..3` hold sums (f32), `tmm4` and `tmm5` rows of activations
+//! There are eight tile registers, each of 16 rows of 64 bytes. `tmm0..3` hold sums (f32), `tmm4` and `tmm5` rows of activations
 //! (`[16][32]` bf16), `tmm6` and `tmm7` weights (`[16 pairs of k][16 outputs][2]` bf16). Products are added in f32, in the order of
 //! `k`; subnormal numbers count as 0.
 //!

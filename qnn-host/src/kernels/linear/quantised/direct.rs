@@ -91,45 +91,23 @@ unsafe fn products<D: Dot>(
         unsafe {
             let acts = acts.add(len_bytes(panel * rows, blocks));
             let to = to.add(panel * rows * MAX_CHUNK + i);
+            macro_rules! by_halves {
+                ($kind:ident, $less:literal) => {
+                    d.outline(half_blocks::Group::<{ half_blocks::$kind }, $less> {
+                        weights,
+                        minima,
+                        acts,
+                        rows,
+                        blocks,
+                        to,
+                    })
+                };
+            }
             match (packing.bits, packing.scales) {
-                (Bits::Six, _) => d.outline(half_blocks::Group::<{ half_blocks::SIX }, false> {
-                    weights,
-                    minima,
-                    acts,
-                    rows,
-                    blocks,
-                    to,
-                }),
-                (Bits::Three, _) => {
-                    d.outline(half_blocks::Group::<{ half_blocks::THREE }, false> {
-                        weights,
-                        minima,
-                        acts,
-                        rows,
-                        blocks,
-                        to,
-                    });
-                }
-                (Bits::UTwo, _) if minima.is_some() => {
-                    d.outline(half_blocks::Group::<{ half_blocks::TWO }, true> {
-                        weights,
-                        minima,
-                        acts,
-                        rows,
-                        blocks,
-                        to,
-                    });
-                }
-                (Bits::UTwo, _) => {
-                    d.outline(half_blocks::Group::<{ half_blocks::TWO }, false> {
-                        weights,
-                        minima,
-                        acts,
-                        rows,
-                        blocks,
-                        to,
-                    });
-                }
+                (Bits::Six, _) => by_halves!(SIX, false),
+                (Bits::Three, _) => by_halves!(THREE, false),
+                (Bits::UTwo, _) if minima.is_some() => by_halves!(TWO, true),
+                (Bits::UTwo, _) => by_halves!(TWO, false),
                 (Bits::HalfMinima, _) => unreachable!("minima are no weights"),
                 (Bits::UFour | Bits::UFive | Bits::Levels | Bits::Minima, _) => {
                     k_blocks::run(d, packing.bits, k_blocks::Operands { weights, minima, acts, rows, blocks, to });

@@ -16,7 +16,6 @@ mod k_blocks;
 mod tests;
 mod tiled;
 
-use super::super::Isa;
 use super::super::half_blocks as halves;
 use super::super::isa::dot_fn;
 use super::super::packed::{Packed, STRETCH};
@@ -36,7 +35,7 @@ const LINE: usize = 16;
 const AHEAD: usize = 4096;
 
 /// f32 numbers of scratch for `m` rows of `k` numbers.
-pub(super) fn scratch_len(_: Isa, m: usize, k: usize, threads: usize) -> usize {
+pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
     // Panels are of at most 8 rows: of the rows at hand, or of a tile.
     let quantised = acts::len_bytes(m.next_multiple_of(8), blocks(k, true)).div_ceil(4).next_multiple_of(LINE);
     let copies = if is_small(m, k) { threads } else { 1 };
