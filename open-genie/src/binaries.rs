@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use file_io::FileKind;
-use qnn_host::container::FORMAT_VERSION;
+use qnn_host::container::NEWEST_VERSION;
 
 use crate::Error;
 use crate::options::{BackendChoice, Options};
@@ -55,8 +55,8 @@ impl BackendChoice {
         // Qualcomm's formats are not public: a library of the user's choice may know what is unknown here.
         let unknown_is_fine = matches!(self, Self::Htp | Self::Library(_));
         let fails = match kind {
-            FileKind::HostBinary { format } if *format > FORMAT_VERSION => {
-                return Err(Error::NewerBinary { path: path.to_owned(), found: *format, newest: FORMAT_VERSION });
+            FileKind::HostBinary { format } if *format > NEWEST_VERSION => {
+                return Err(Error::NewerBinary { path: path.to_owned(), found: *format, newest: NEWEST_VERSION });
             }
             FileKind::HostBinary { .. } => *self == Self::Htp,
             FileKind::HtpBinary => *self == Self::Embedded,
@@ -104,7 +104,7 @@ mod tests {
             std::fs::write(dir.path().join(name), bytes).unwrap();
             dir.path().join(name)
         };
-        let host = write("host.bin", &[b"\x89OGHOST\n".as_slice(), &FORMAT_VERSION.to_le_bytes()].concat());
+        let host = write("host.bin", &[b"\x89OGHOST\n".as_slice(), &NEWEST_VERSION.to_le_bytes()].concat());
         let newer = write("newer.bin", b"\x89OGHOST\n\x63\0\0\0");
         let htp = write("htp.bin", &[0, 0, 0, 2, 0, 0, 0, 3]);
         let other = write("other.bin", &[0xfe; 32]);
@@ -154,7 +154,7 @@ mod tests {
             (
                 &auto,
                 &[&newer],
-                fails(&format!("`newer.bin` has format version 99, this program reads up to {FORMAT_VERSION}")),
+                fails(&format!("`newer.bin` has format version 99, this program reads up to {NEWEST_VERSION}")),
             ),
         ] {
             assert_eq!(choose(choice, paths), want);

@@ -261,6 +261,19 @@ pub enum Param {
     Bool(bool),
     /// A static integer tensor (axes, perm, ranges, ...), widened, with its dims.
     Ints(Vec<u32>, Vec<i64>),
+    /// `float64` scalar; ops of packages only.
+    F64(f64),
+    /// Text without a zero byte; ops of packages only.
+    Text(String),
+    /// A static tensor without an encoding, in its own type; ops of packages only.
+    Tensor {
+        /// Element type.
+        dtype: Dtype,
+        /// Extents, outermost first.
+        dims: Vec<u32>,
+        /// Elements as in a client's buffer: as many bytes as type and extents say.
+        data: Arc<[u8]>,
+    },
 }
 
 /// The package of QNN's own ops, whose names stand without it.

@@ -27,6 +27,7 @@ mod log;
 mod mem;
 mod objects;
 mod op_config;
+mod op_param;
 mod packed_forms;
 mod platform;
 mod profile;

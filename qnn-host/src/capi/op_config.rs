@@ -1,17 +1,16 @@
-//! From the client's op configs to nodes: scalars, static tensor parameters, operands by id.
+//! From the client's op configs to nodes: parameters, operands by id.
 
 use qnn_sys as q;
-use qnn_sys::{Qnn_OpConfig_t, Qnn_OpConfigV1_t, Qnn_Scalar_t, Qnn_Tensor_t};
+use qnn_sys::{Qnn_OpConfig_t, Qnn_OpConfigV1_t, Qnn_Tensor_t};
 
 use crate::bytes::Bytes;
 use crate::error::{Component, Error};
 use crate::graph::Violation;
-use crate::graph::walk::MAX_RANK;
-use crate::ir::{self, Dtype, Node, Param, Role, Tensor, TensorId};
+use crate::ir::{self, Node, Role, Tensor, TensorId};
 
 use super::objects::{ContextShared, Draft};
-use super::raw;
 use super::tensor::view;
+use super::{op_param, raw};
 
 const GRAPH: Component = Component::Graph;
 
@@ -23,6 +22,7 @@ pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &
     let v1 = v1(config)?;
     // SAFETY: the caller's promise.
     let (name, op) = unsafe { names(v1) }?;
+    let foreign = ir::split_op(&op).0 != ir::QNN_PACKAGE;
     let bad = |subject: &str, expected: &str, found: String| {
         Error::Node(Violation {
             node: name.into(),
@@ -41,28 +41,39 @@ pub(super) unsafe fn to_node(config: &Qnn_OpConfig_t, draft: &mut Draft, core: &
         let value = match param.paramType {
             q::QNN_PARAMTYPE_SCALAR => {
                 // SAFETY: plain data, and the type decides which member it is.
-                scalar(unsafe { &param.anon0.scalarParam })
-                    .map_err(|found| bad(&of(key), "a number or bool8", found))?
+                let given = unsafe { &param.anon0.scalarParam };
+                match given.dataType {
+                    // SAFETY: plain data, and the type decides which member it is; the caller's promise about the text.
+                    q::QNN_DATATYPE_STRING if foreign => unsafe { op_param::text(given) }?,
+                    q::QNN_DATATYPE_FLOAT_64 if foreign => op_param::double(given),
+                    _ => op_param::scalar(given).map_err(|found| {
+                        bad(&of(key), if foreign { "a number, bool8 or text" } else { "a number or bool8" }, found)
+                    })?,
+                }
             }
             q::QNN_PARAMTYPE_TENSOR => {
                 // SAFETY: as above.
                 let tensor = unsafe { &param.anon0.tensorParam };
                 // SAFETY: the caller's promise about the tensor's pointers.
                 let given = unsafe { view(tensor) }?;
-                let (dims, dtype, data) = if given.id == 0 {
+                let given = if given.id == 0 {
                     // SAFETY: as above.
-                    let (t, _) = unsafe { given.to_ir("", Bytes::copy_from) }?;
-                    (t.dims, t.dtype, t.role)
+                    unsafe { given.to_ir("", Bytes::copy_from) }?.0
                 } else {
                     // SAFETY: as above.
                     let id = draft.resolve(core, given.id, unsafe { given.name() }?)?;
-                    let t = draft.ir.tensor(id);
-                    (t.dims.clone(), t.dtype, t.role.clone())
+                    draft.ir.tensor(id).clone()
                 };
-                let Role::Static(data) = data else {
+                let Role::Static(data) = &given.role else {
                     return Err(bad(&of(key), "a static tensor", "one without data".to_owned()));
                 };
-                ints(dims, dtype, &data).map_err(|found| bad(&of(key), "an integer tensor", found))?
+                if foreign {
+                    op_param::typed(&given, data)
+                        .map_err(|found| bad(&of(key), "a tensor of its own size, without an encoding", found))?
+                } else {
+                    op_param::ints(given.dims.clone(), given.dtype, data)
+                        .map_err(|found| bad(&of(key), "an integer tensor", found))?
+                }
             }
             other => return Err(bad(&of(key), "a scalar or a tensor", format!("parameter type {other}"))),
         };
@@ -181,51 +192,4 @@ unsafe fn names(v1: &Qnn_OpConfigV1_t) -> Result<(&str, String), Error> {
 
 fn of(param: &str) -> String {
     format!("parameter `{param}`")
-}
-
-/// A scalar parameter; the error is what was found instead of a number.
-fn scalar(s: &Qnn_Scalar_t) -> Result<Param, String> {
-    macro_rules! read {
-        ($member:ident) => {{
-            // SAFETY: the type decides which member it is, and any bits are valid for a number.
-            unsafe { s.anon0.$member }
-        }};
-    }
-    Ok(match s.dataType {
-        q::QNN_DATATYPE_FLOAT_32 => Param::F32(read!(floatValue)),
-        q::QNN_DATATYPE_FLOAT_64 => Param::F32(read!(doubleValue) as f32),
-        q::QNN_DATATYPE_FLOAT_16 => Param::F32(half::f16::from_bits(read!(uint16Value)).to_f32()),
-        q::QNN_DATATYPE_INT_8 | q::QNN_DATATYPE_SFIXED_POINT_8 => Param::Int(read!(int8Value).into()),
-        q::QNN_DATATYPE_INT_16 | q::QNN_DATATYPE_SFIXED_POINT_16 => Param::Int(read!(int16Value).into()),
-        q::QNN_DATATYPE_INT_32 | q::QNN_DATATYPE_SFIXED_POINT_32 => Param::Int(read!(int32Value).into()),
-        q::QNN_DATATYPE_INT_64 => Param::Int(read!(int64Value)),
-        q::QNN_DATATYPE_UINT_8 | q::QNN_DATATYPE_UFIXED_POINT_8 => Param::UInt(read!(uint8Value).into()),
-        q::QNN_DATATYPE_UINT_16 | q::QNN_DATATYPE_UFIXED_POINT_16 => Param::UInt(read!(uint16Value).into()),
-        q::QNN_DATATYPE_UINT_32 | q::QNN_DATATYPE_UFIXED_POINT_32 => Param::UInt(read!(uint32Value).into()),
-        q::QNN_DATATYPE_UINT_64 => Param::UInt(read!(uint64Value)),
-        q::QNN_DATATYPE_BOOL_8 => Param::Bool(read!(bool8Value) != 0),
-        other => return Err(format!("a scalar of type {other:#06x}")),
-    })
-}
-
-/// An integer tensor parameter, widened; the error is what was found instead.
-fn ints(dims: Vec<u32>, dtype: Dtype, data: &[u8]) -> Result<Param, String> {
-    let n = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d as usize));
-    if dims.len() > MAX_RANK || n.and_then(|n| n.checked_mul(dtype.size_bytes())) != Some(data.len()) {
-        return Err(format!("{} bytes of {dtype:?} for {dims:?}", data.len()));
-    }
-    fn wide<const N: usize>(data: &[u8], read: impl Fn([u8; N]) -> i64) -> Vec<i64> {
-        data.as_chunks::<N>().0.iter().map(|&c| read(c)).collect()
-    }
-    let values = match dtype {
-        Dtype::I8 | Dtype::SFixed8 => wide(data, |b: [u8; 1]| i64::from(b[0] as i8)),
-        Dtype::U8 | Dtype::UFixed8 | Dtype::Bool8 => wide(data, |b: [u8; 1]| i64::from(b[0])),
-        Dtype::I16 => wide(data, |b| i64::from(i16::from_ne_bytes(b))),
-        Dtype::U16 => wide(data, |b| i64::from(u16::from_ne_bytes(b))),
-        Dtype::I32 | Dtype::SFixed32 => wide(data, |b| i64::from(i32::from_ne_bytes(b))),
-        Dtype::U32 | Dtype::UFixed32 => wide(data, |b| i64::from(u32::from_ne_bytes(b))),
-        Dtype::I64 => wide(data, i64::from_ne_bytes),
-        other => return Err(format!("a tensor of {other:?}")),
-    };
-    Ok(Param::Ints(dims, values))
 }

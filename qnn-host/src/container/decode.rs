@@ -3,12 +3,13 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::Bytes;
-use crate::ir::{BlockScales, Dtype, Node, Param, Quant, Role, SourceGraph, Tensor, TensorId};
+use crate::ir::{BlockScales, Dtype, Node, Quant, Role, SourceGraph, Tensor, TensorId};
 use crate::validate;
 
 use super::packed_only::Unpacked;
+use super::params;
 use super::wire::Reader;
-use super::{BLOB_ALIGN, EAGER_BYTES, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE, Packed, Verify};
+use super::{BLOB_ALIGN, EAGER_BYTES, FormatError, HEADER_BYTES, Image, MAGIC, NEWEST_VERSION, PAGE, Packed, Verify};
 
 /// Contents of the header and metadata; the weights are not read.
 #[derive(Clone, Debug)]
@@ -138,7 +139,7 @@ pub(super) fn read_header(bytes: &[u8], file_bytes: u64) -> Result<Header, Forma
     let mut r = Reader::new(&head[8..], 8);
     let version = r.u32()?;
     // Before the checksum: a newer format may store its checksum elsewhere.
-    if version > FORMAT_VERSION {
+    if version > NEWEST_VERSION {
         return Err(FormatError::Newer { found: version });
     }
     let stored = u64::from_le_bytes(*head.last_chunk::<8>().expect("the header has 128 bytes"));
@@ -311,7 +312,7 @@ fn read_node(r: &mut Reader<'_>, n_tensors: usize) -> Result<Node, FormatError> 
     let mut params = Vec::new();
     for _ in 0..r.count(6)? {
         let name = r.text()?;
-        params.push((name, read_param(r)?));
+        params.push((name, params::read(r)?));
     }
     let ids = |r: &mut Reader<'_>| {
         let ids = r.u32s()?;
@@ -322,26 +323,4 @@ fn read_node(r: &mut Reader<'_>, n_tensors: usize) -> Result<Node, FormatError> 
     };
     let (inputs, outputs) = (ids(r)?, ids(r)?);
     Ok(Node { name, op, params, inputs, outputs })
-}
-
-fn read_param(r: &mut Reader<'_>) -> Result<Param, FormatError> {
-    Ok(match r.u8()? {
-        0 => Param::F32(r.f32()?),
-        1 => Param::Int(r.u64()? as i64),
-        2 => Param::UInt(r.u64()?),
-        3 => match r.u8()? {
-            v @ 0..=1 => Param::Bool(v == 1),
-            v => return Err(r.malformed(format!("expected 0 or 1, found {v}"))),
-        },
-        4 => {
-            let dims = r.u32s()?;
-            let n = r.count(8)?;
-            let values = (0..n).map(|_| Ok(r.u64()? as i64)).collect::<Result<Vec<_>, FormatError>>()?;
-            if dims.iter().try_fold(1usize, |a, &d| a.checked_mul(d as usize)) != Some(values.len()) {
-                return Err(r.malformed(format!("expected values for {dims:?}, found {}", values.len())));
-            }
-            Param::Ints(dims, values)
-        }
-        other => return Err(r.malformed(format!("unknown parameter form {other}"))),
-    })
 }

@@ -4,7 +4,7 @@
 //! metadata = text build | n { u64 offset  u64 bytes  u64 xxh3 } blobs | n graph | n { u32 blob  u32 tag  u32 blob } packed
 //! graph    = text name | n tensor | n node
 //! tensor   = text name | n u32 dims | u32 dtype | quant | u32 format | u8 role | [u32 blob | u32 form  u32 tag  u8 halves]
-//! node     = text name | text op | n { text name  param } | n u32 inputs | n u32 outputs
+//! node     = text name | text op | n { text name  param } | n u32 inputs | n u32 outputs                  (param: see `params`)
 //! ```
 //! *Units*: offsets of blobs are bytes from the start of the weights section; packed forms are blobs too. The list at the end
 //! has the forms of tensors that are here in portable form; a tensor of role 5 has its form instead of that.
@@ -14,11 +14,12 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::bytes::Bytes;
-use crate::ir::{Node, Param, Quant, Role, SourceGraph, Tensor};
+use crate::ir::{Node, Quant, Role, SourceGraph, Tensor};
 
 use super::packed_only::{Form, Forms};
+use super::params;
 use super::wire::Writer;
-use super::{BLOB_ALIGN, FORMAT_VERSION, FormatError, HEADER_BYTES, Image, MAGIC, PAGE};
+use super::{BLOB_ALIGN, FormatError, HEADER_BYTES, Image, MAGIC, PAGE};
 
 /// Bytes of weights that are copied at a time.
 pub(super) const PART_BYTES: usize = 8 << 20;
@@ -184,7 +185,7 @@ pub(crate) fn plan_watched(image: &Image, go_on: &mut GoOn<'_>) -> Result<Plan, 
     let weights_offset = (HEADER_BYTES + meta.bytes.len()).next_multiple_of(PAGE);
     let total = weights_offset + blobs.end;
     let mut head = Writer { bytes: MAGIC.to_vec() };
-    head.u32(FORMAT_VERSION);
+    head.u32(params::format_version(image));
     head.u32(HEADER_BYTES as u32);
     head.u64(total as u64);
     head.u64(HEADER_BYTES as u64);
@@ -315,30 +316,7 @@ fn write_node(w: &mut Writer, node: &Node) -> Result<(), FormatError> {
     w.len(node.params.len())?;
     for (name, param) in &node.params {
         w.text(name)?;
-        match param {
-            Param::F32(v) => {
-                w.u8(0);
-                w.u32(v.to_bits());
-            }
-            Param::Int(v) => {
-                w.u8(1);
-                w.u64(*v as u64);
-            }
-            Param::UInt(v) => {
-                w.u8(2);
-                w.u64(*v);
-            }
-            Param::Bool(v) => {
-                w.u8(3);
-                w.u8(u8::from(*v));
-            }
-            Param::Ints(dims, values) => {
-                w.u8(4);
-                w.u32s(dims.iter().copied())?;
-                w.len(values.len())?;
-                values.iter().for_each(|&v| w.u64(v as u64));
-            }
-        }
+        params::write(w, param)?;
     }
     w.u32s(node.inputs.iter().map(|id| id.0))?;
     w.u32s(node.outputs.iter().map(|id| id.0))

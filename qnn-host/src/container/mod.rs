@@ -26,6 +26,7 @@
 mod decode;
 mod encode;
 mod packed_only;
+mod params;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -46,7 +47,13 @@ pub use sums::{SumsError, WeightSums};
 /// First bytes of a file: not text, and broken by transfers that mangle line ends.
 pub const MAGIC: [u8; 8] = *b"\x89OGHOST\n";
 
-/// The format this code writes, and the newest it reads.
+/// The newest format this code reads, and writes where a graph needs it.
+///
+/// 4: parameters of op packages keep text, float64 and the type of tensors. All other binaries are written as
+/// [`FORMAT_VERSION`], so that programs of before read them.
+pub const NEWEST_VERSION: u32 = 4;
+
+/// The format this code writes, except where a graph needs [`NEWEST_VERSION`].
 ///
 /// 3: weights that have a packed form are in the file in that form alone; 2 held both, and is still read.
 /// 2: scales of blocks are blobs (1 wrote them into the metadata, and is still read).
@@ -112,7 +119,7 @@ pub enum FormatError {
         found: [u8; 8],
     },
     /// Made by a later version.
-    #[error("context binary has format version {found}, this backend reads up to {}", FORMAT_VERSION)]
+    #[error("context binary has format version {found}, this backend reads up to {}", NEWEST_VERSION)]
     Newer {
         /// The version in the file.
         found: u32,

@@ -173,7 +173,7 @@ fn each_lie_has_its_own_answer() {
         Case { what: "cut", change: |f| f.truncate(4200), message: "is torn: expected at least" },
         Case { what: "longer", change: |f| f.push(0), message: "malformed at byte 24: expected a file of" },
         Case { what: "an ELF", change: |f| f[..4].copy_from_slice(b"\x7fELF"), message: "expected magic" },
-        Case { what: "newer", change: |f| f[8] = 4, message: "format version 4, this backend reads up to 3" },
+        Case { what: "newer", change: |f| f[8] = 5, message: "format version 5, this backend reads up to 4" },
         Case { what: "bit in header", change: |f| f[70] ^= 4, message: "checksum of the header" },
         Case { what: "bit in metadata", change: |f| f[200] ^= 4, message: "checksum of the metadata" },
         Case { what: "bit in weights", change: |f| *f.last_mut().unwrap() ^= 4, message: "checksum of weights blob 1" },

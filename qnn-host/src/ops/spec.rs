@@ -180,7 +180,9 @@ impl OpSpec {
                     (matches!(param, Param::Bool(_) | Param::UInt(0 | 1) | Param::Int(0 | 1)), "a bool8 scalar")
                 }
                 ParamKind::Ints => (matches!(param, Param::Ints(..)), "a static integer tensor"),
-                ParamKind::Scalar => (!matches!(param, Param::Ints(..)), "a scalar"),
+                ParamKind::Scalar => {
+                    (matches!(param, Param::F32(_) | Param::Int(_) | Param::UInt(_) | Param::Bool(_)), "a scalar")
+                }
             };
             if !fits {
                 return Err(call.bad_param(name, expected.into(), format!("{param:?}")));

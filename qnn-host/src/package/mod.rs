@@ -10,6 +10,7 @@
 mod error;
 mod load;
 mod node;
+mod param;
 mod run;
 
 use std::sync::Arc;

@@ -7,17 +7,16 @@ use std::sync::Arc;
 
 use qnn_sys as q;
 use qnn_sys::cpu_op_package::{
-    QNN_CPU_PARAMTYPE_SCALAR, QNN_CPU_PARAMTYPE_TENSOR, QnnCpuOpPackage_Node_t, QnnCpuOpPackage_OpImpl_t,
-    QnnCpuOpPackage_Param_t, QnnCpuOpPackage_Param_t_anon0, QnnCpuOpPackage_Tensor_t,
+    QNN_CPU_PARAMTYPE_SCALAR, QNN_CPU_PARAMTYPE_STRING, QNN_CPU_PARAMTYPE_TENSOR, QnnCpuOpPackage_Node_t,
+    QnnCpuOpPackage_OpImpl_t, QnnCpuOpPackage_Param_t, QnnCpuOpPackage_Param_t_anon0, QnnCpuOpPackage_Tensor_t,
 };
-use qnn_sys::{
-    QNN_SUCCESS, Qnn_OpConfig_t, Qnn_OpConfigV1_t, Qnn_Param_t, Qnn_Param_t_anon0, Qnn_Scalar_t, Qnn_Tensor_t,
-};
+use qnn_sys::{QNN_SUCCESS, Qnn_OpConfig_t, Qnn_OpConfigV1_t, Qnn_Tensor_t};
 
 use super::Package;
+use super::param::{self, Table};
 use crate::c_memory::{CMemory, keep};
 use crate::graph::{ExecError, Violation};
-use crate::ir::{self, Dtype, Node, Param, Quant, Role, SourceGraph, Tensor, TensorId};
+use crate::ir::{self, Node, Param, Role, SourceGraph, Tensor, TensorId};
 
 /// Asks a package whether it accepts a node. The tensors it names must exist in `graph`.
 pub(crate) fn validate(package: &Package, graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
@@ -28,33 +27,14 @@ pub(crate) fn validate(package: &Package, graph: &SourceGraph, node: &Node) -> R
     if node.inputs.iter().any(|&id| matches!(graph.tensor(id).role, Role::Null)) {
         return Err(Violation::of_node(node, "inputs", "all of them, for an op of a package", "one left out"));
     }
+    param::check(node)?;
     let mut memory = CMemory::default();
     let mut tensors =
         |ids: &[TensorId]| -> Vec<Qnn_Tensor_t> { ids.iter().map(|&id| memory.tensor(id, graph.tensor(id))).collect() };
     let (mut inputs, mut outputs) = (tensors(&node.inputs), tensors(&node.outputs));
-    let tables: Vec<Option<(Tensor, Vec<i32>)>> = node.params.iter().map(|(name, p)| table(name, p)).collect();
-    let mut params = Vec::new();
-    for ((name, param), table) in node.params.iter().zip(&tables) {
-        let scalar = |data_type, anon0| {
-            (q::QNN_PARAMTYPE_SCALAR, Qnn_Param_t_anon0 { scalarParam: Qnn_Scalar_t { dataType: data_type, anon0 } })
-        };
-        let (kind, anon0) = match (param, table) {
-            (Param::Ints(..), Some((tensor, words))) => {
-                let mut c = memory.tensor(TensorId(0), tensor);
-                c.anon0.v1.anon0.clientBuf = q::Qnn_ClientBuffer_t {
-                    data: words.as_ptr().cast_mut().cast(),
-                    dataSize: size_of_val(words.as_slice()) as u32,
-                };
-                (q::QNN_PARAMTYPE_TENSOR, Qnn_Param_t_anon0 { tensorParam: c })
-            }
-            (Param::F32(v), _) => scalar(q::QNN_DATATYPE_FLOAT_32, q::Qnn_Scalar_t_anon0 { floatValue: *v }),
-            (Param::Int(v), _) => scalar(q::QNN_DATATYPE_INT_32, q::Qnn_Scalar_t_anon0 { int32Value: *v as i32 }),
-            (Param::UInt(v), _) => scalar(q::QNN_DATATYPE_UINT_32, q::Qnn_Scalar_t_anon0 { uint32Value: *v as u32 }),
-            (Param::Bool(v), _) => scalar(q::QNN_DATATYPE_BOOL_8, q::Qnn_Scalar_t_anon0 { bool8Value: u8::from(*v) }),
-            (Param::Ints(..), None) => continue,
-        };
-        params.push(Qnn_Param_t { paramType: kind, name: memory.text(name), anon0 });
-    }
+    let mut tables = Vec::new();
+    let params = node.params.iter();
+    let mut params: Vec<_> = params.map(|(name, p)| param::for_config(&mut memory, &mut tables, name, p)).collect();
     let (package_name, op) = ir::split_op(&node.op);
     let mut config = Qnn_OpConfig_t { version: q::QNN_OPCONFIG_VERSION_1, ..Default::default() };
     config.anon0.v1 = Qnn_OpConfigV1_t {
@@ -78,16 +58,6 @@ pub(crate) fn validate(package: &Package, graph: &SourceGraph, node: &Node) -> R
     }
 }
 
-/// A tensor parameter as 32-bit integers, with its description.
-fn table(name: &str, param: &Param) -> Option<(Tensor, Vec<i32>)> {
-    let Param::Ints(dims, values) = param else { return None };
-    let dtype = if values.iter().any(|&v| v < 0) { Dtype::I32 } else { Dtype::U32 };
-    let (name, dims) = (name.to_owned(), dims.clone());
-    let role = Role::Static(crate::bytes::Bytes::copy_from(&[]));
-    let tensor = Tensor { name, dims, dtype, quant: Quant::None, data_format: 0, role };
-    Some((tensor, values.iter().map(|&v| v as i32).collect()))
-}
-
 /// A node made by a package.
 pub(super) struct MadeOp {
     package: Arc<Package>,
@@ -104,7 +74,7 @@ struct Memory {
     c: CMemory,
     tensors: Vec<*mut QnnCpuOpPackage_Tensor_t>,
     params: Vec<*mut QnnCpuOpPackage_Param_t>,
-    tables: Vec<Box<[i32]>>,
+    tables: Vec<Box<[u64]>>,
     lists: Vec<Box<[*mut QnnCpuOpPackage_Param_t]>>,
     node: Option<*mut QnnCpuOpPackage_Node_t>,
 }
@@ -126,23 +96,28 @@ impl Memory {
         self.tensors[self.tensors.len() - 1]
     }
 
+    fn table(&mut self, table: Table) -> (u32, QnnCpuOpPackage_Param_t_anon0) {
+        let c = self.tensor(&table.tensor);
+        let data = keep(&mut self.tables, table.words);
+        // SAFETY: made just now, and not shared yet.
+        unsafe { (*c).data = data.cast() };
+        (QNN_CPU_PARAMTYPE_TENSOR, QnnCpuOpPackage_Param_t_anon0 { tensorParam: c })
+    }
+
     fn param(&mut self, name: &str, param: &Param) -> *mut QnnCpuOpPackage_Param_t {
         let number = |v: f64| (QNN_CPU_PARAMTYPE_SCALAR, QnnCpuOpPackage_Param_t_anon0 { scalarParam: v });
         let (kind, anon0) = match param {
             Param::F32(v) => number(f64::from(*v)),
+            Param::F64(v) => number(*v),
             Param::Int(v) => number(*v as f64),
             Param::UInt(v) => number(*v as f64),
             Param::Bool(v) => number(f64::from(u8::from(*v))),
-            Param::Ints(..) => {
-                let tensor = table(name, param).map_or(std::ptr::null_mut(), |(tensor, words)| {
-                    let c = self.tensor(&tensor);
-                    let data = keep(&mut self.tables, words.into());
-                    // SAFETY: made just now, and not shared yet.
-                    unsafe { (*c).data = data.cast() };
-                    c
-                });
-                (QNN_CPU_PARAMTYPE_TENSOR, QnnCpuOpPackage_Param_t_anon0 { tensorParam: tensor })
+            Param::Text(v) => {
+                let text = self.c.text(v).cast_mut();
+                (QNN_CPU_PARAMTYPE_STRING, QnnCpuOpPackage_Param_t_anon0 { stringParam: text })
             }
+            Param::Ints(dims, values) => self.table(Table::of_ints(name, dims, values)),
+            Param::Tensor { dtype, dims, data } => self.table(Table::new(name, *dtype, dims, data)),
         };
         let c = QnnCpuOpPackage_Param_t { r#type: kind, name: self.c.text(name), anon0 };
         self.params.push(Box::into_raw(Box::new(c)));

@@ -135,6 +135,7 @@ pub(crate) struct Param {
 
 enum Value {
     Scalar(Qnn_Scalar_t),
+    Text(CString),
     Tensor(Box<Tensor>),
 }
 
@@ -151,16 +152,46 @@ impl Param {
         Self::scalar(name, QNN_DATATYPE_FLOAT_32, Qnn_Scalar_t_anon0 { uint64Value: v.to_bits().into() })
     }
 
+    pub(crate) fn f64(name: &str, v: f64) -> Self {
+        Self::scalar(name, QNN_DATATYPE_FLOAT_64, Qnn_Scalar_t_anon0 { doubleValue: v })
+    }
+
+    pub(crate) fn i64(name: &str, v: i64) -> Self {
+        Self::scalar(name, QNN_DATATYPE_INT_64, Qnn_Scalar_t_anon0 { int64Value: v })
+    }
+
+    pub(crate) fn text(name: &str, v: &str) -> Self {
+        Self { name: CString::new(name).unwrap(), value: Value::Text(CString::new(v).unwrap()) }
+    }
+
+    /// A text whose pointer is null.
+    pub(crate) fn no_text(name: &str) -> Self {
+        Self::scalar(name, QNN_DATATYPE_STRING, Qnn_Scalar_t_anon0 { stringValue: null() })
+    }
+
+    /// A text that is not UTF-8.
+    pub(crate) fn bad_text(name: &str) -> Self {
+        Self::scalar(name, QNN_DATATYPE_STRING, Qnn_Scalar_t_anon0 { stringValue: c"\xff".as_ptr() })
+    }
+
     pub(crate) fn u32s(name: &str, values: &[u32]) -> Self {
         let data = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
-        let (dims, kind) = ([values.len() as u32], QNN_TENSOR_TYPE_STATIC);
-        let tensor = Tensor::new(name, kind, QNN_DATATYPE_UINT_32, &dims, data);
-        Self { name: CString::new(name).unwrap(), value: Value::Tensor(Box::new(tensor)) }
+        Self::tensor(Tensor::new(name, QNN_TENSOR_TYPE_STATIC, QNN_DATATYPE_UINT_32, &[values.len() as u32], data))
+    }
+
+    /// A tensor, by the tensor's name.
+    pub(crate) fn tensor(tensor: Tensor) -> Self {
+        Self { name: tensor._name.clone(), value: Value::Tensor(Box::new(tensor)) }
     }
 
     fn raw(&self) -> Qnn_Param_t {
         let (kind, anon0) = match &self.value {
             Value::Scalar(s) => (QNN_PARAMTYPE_SCALAR, Qnn_Param_t_anon0 { scalarParam: *s }),
+            Value::Text(text) => {
+                let anon0 = Qnn_Scalar_t_anon0 { stringValue: text.as_ptr() };
+                let scalar = Qnn_Scalar_t { dataType: QNN_DATATYPE_STRING, anon0 };
+                (QNN_PARAMTYPE_SCALAR, Qnn_Param_t_anon0 { scalarParam: scalar })
+            }
             Value::Tensor(t) => (QNN_PARAMTYPE_TENSOR, Qnn_Param_t_anon0 { tensorParam: t.raw }),
         };
         Qnn_Param_t { paramType: kind, name: self.name.as_ptr(), anon0 }
@@ -171,12 +202,13 @@ impl Param {
 pub(crate) struct Op<'a> {
     _of: PhantomData<(&'a Param, &'a Tensor)>,
     pub(crate) raw: Qnn_OpConfig_t,
-    _names: [CString; 2],
+    _names: [CString; 3],
     _params: Vec<Qnn_Param_t>,
     _operands: [Vec<Qnn_Tensor_t>; 2],
 }
 
 impl<'a> Op<'a> {
+    /// `op` is a type of QNN's own, or `package::type`.
     pub(crate) fn new(
         name: &str,
         op: &str,
@@ -184,12 +216,13 @@ impl<'a> Op<'a> {
         inputs: &[&'a Tensor],
         outputs: &[&'a Tensor],
     ) -> Self {
-        let names = [CString::new(name).unwrap(), CString::new(op).unwrap()];
+        let (package, op) = op.split_once("::").unwrap_or(("qti.aisw", op));
+        let names = [name, op, package].map(|s| CString::new(s).unwrap());
         let mut params: Vec<_> = params.iter().map(Param::raw).collect();
         let mut operands = [inputs, outputs].map(|list| list.iter().map(|t| t.raw).collect::<Vec<_>>());
         let v1 = Qnn_OpConfigV1_t {
             name: names[0].as_ptr(),
-            packageName: c"qti.aisw".as_ptr(),
+            packageName: names[2].as_ptr(),
             typeName: names[1].as_ptr(),
             numOfParams: params.len() as u32,
             params: params.as_mut_ptr(),

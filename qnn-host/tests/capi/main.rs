@@ -4,4 +4,6 @@ mod client;
 mod hostile;
 mod lifecycle;
 mod objects;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod package_params;
 mod parallel;
