@@ -1,7 +1,7 @@
 //! Which requests start: by priority and age, as many as rows, sequences and the target allow.
 
-use super::width::{Demand, StepTimes, choose};
-use super::{Phase, ServeRequest, ServeRules, ServeState};
+use super::width::{Demand, StepTimes, choose, choose_turns};
+use super::{Mixing, Phase, ServeRequest, ServeRules, ServeState};
 
 /// Requests without rows in the order in which they start: parked ones as they had started, then by priority and age.
 pub(super) fn queue<'a>(state: &ServeState<'a>, rules: &ServeRules) -> Vec<&'a ServeRequest> {
@@ -50,9 +50,12 @@ pub(super) fn keeps_pace(n: usize, rules: &ServeRules, times: &StepTimes) -> boo
         drafts: 0,
         prompt: 1,
         prompt_due: true,
-        fused: rules.mixing == super::Mixing::Fused,
+        fused: rules.mixing == Mixing::Fused,
         row_for_reply: rules.row_for_reply,
         target_us: rules.target_us.map(|us| us as f64),
     };
-    choose(times, demand).is_some_and(|choice| choice.in_time)
+    match rules.mixing {
+        Mixing::Alternating => choose_turns(times, demand).is_some_and(|turns| turns.in_time),
+        Mixing::Fused | Mixing::PrefillFirst => choose(times, demand).is_some_and(|choice| choice.in_time),
+    }
 }

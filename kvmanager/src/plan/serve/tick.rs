@@ -1,7 +1,7 @@
 //! One tick: who is parked, who starts, and the rows of the step.
 
 use super::admit::starting;
-use super::width::{Choice, Demand, StepTimes, choose};
+use super::width::{Choice, Demand, StepTimes, choose, choose_turns};
 use super::{Mixing, Phase, ServeRequest, ServeRules, ServeState, Tick, TickRows};
 
 /// Plans the next tick. The same state gives the same tick.
@@ -111,20 +111,14 @@ fn chosen(
         Mixing::Fused => choose(times, demand),
         Mixing::PrefillFirst if prompt > 0 => choose(times, Demand { target_us: None, ..of_prompts }),
         Mixing::PrefillFirst => choose(times, of_replies),
-        Mixing::Alternating if prompt > 0 && (replies.is_empty() || !state.had_prefill) => {
-            let n = demand.in_round.max(1).div_ceil(rules.replies_a_step.clamp(1, demand.in_round.max(1)));
-            // What is left of the target once the replies had their steps.
-            let rest = demand.target_us.filter(|_| !replies.is_empty());
-            let rest = rest.map(|us| us / n as f64 - times.us_for(replies.len().min(rules.replies_a_step)));
-            choose_by_step(times, of_prompts, rest)
+        Mixing::Alternating if prompt > 0 && !replies.is_empty() => {
+            let turns = choose_turns(times, demand)?;
+            match state.had_prefill {
+                true => choose(&StepTimes::new([turns.of_replies])?, of_replies),
+                false => choose(&StepTimes::new([turns.of_prompts])?, of_prompts),
+            }
         }
+        Mixing::Alternating if prompt > 0 => choose(times, Demand { target_us: None, ..of_prompts }),
         Mixing::Alternating => choose(times, of_replies),
     }
-}
-
-/// The step of prompts that serves most rows in a microsecond and takes at most `most_us`; the narrowest if none is so short.
-fn choose_by_step(times: &StepTimes, demand: Demand, most_us: Option<f64>) -> Option<Choice> {
-    let short = times.all().iter().copied().filter(|time| most_us.is_none_or(|us| time.us <= us));
-    let short = StepTimes::new(short).or_else(|| StepTimes::new(times.all().first().copied()));
-    choose(&short?, Demand { target_us: None, ..demand })
 }

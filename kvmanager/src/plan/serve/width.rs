@@ -135,6 +135,41 @@ pub(super) fn choose(times: &StepTimes, demand: Demand) -> Option<Choice> {
     }
 }
 
+/// Steps of replies and of prompts that are run in turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Turns {
+    pub(super) of_replies: StepTime,
+    pub(super) of_prompts: StepTime,
+    /// Every reply gets its token within the target if steps go on like this.
+    pub(super) in_time: bool,
+}
+
+/// Chooses the widths of two steps in turn: those that serve most rows in a microsecond, among those with which a round of all
+/// replies, each step of it followed by one of a prompt, takes the target at most; the shortest round where none does.
+pub(super) fn choose_turns(times: &StepTimes, demand: Demand) -> Option<Turns> {
+    let in_round = demand.in_round.max(1);
+    let mut best: Option<(Turns, f64, f64)> = None;
+    for of_replies in times.all() {
+        let replies = of_replies.width.min(demand.most_replies.max(1)).min(in_round);
+        let steps = in_round.div_ceil(replies) as f64;
+        for of_prompts in times.all() {
+            let us = of_replies.us + of_prompts.us;
+            let most_prompt = of_prompts.width - usize::from(demand.row_for_reply && of_prompts.width > 1);
+            let (round, rate) = (steps * us, (replies + demand.prompt.min(most_prompt)) as f64 / us);
+            let in_time = demand.target_us.is_none_or(|target| round <= target);
+            let better = best.as_ref().is_none_or(|(other, other_rate, other_round)| match other.in_time == in_time {
+                false => in_time,
+                true if in_time => rate > *other_rate,
+                true => round < *other_round,
+            });
+            if better {
+                best = Some((Turns { of_replies: *of_replies, of_prompts: *of_prompts, in_time }, rate, round));
+            }
+        }
+    }
+    best.map(|(turns, _, _)| turns)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +229,22 @@ mod tests {
         let due = Demand { prompt_due: true, ..demand(2, 1, None) };
         let choice = choose(&two, due).expect("there is one");
         assert_eq!((choice.width, choice.replies, choice.prompt), (1, 0, 1));
+    }
+
+    #[test]
+    fn steps_in_turn_keep_the_target_together() {
+        // Three replies of one row a step are served fastest alone; with a wide step of a prompt behind each the round is too long.
+        let two = times(&[(1, 13.0), (16, 53.0)]);
+        let widths = |target_us| {
+            let turns = choose_turns(&two, demand(3, 40, target_us)).expect("there are widths");
+            (turns.of_replies.width, turns.of_prompts.width, turns.in_time)
+        };
+        assert_eq!(widths(Some(107.0)), (16, 16, true));
+        assert_eq!(widths(Some(100.0)), (1, 1, true));
+        assert_eq!(widths(Some(70.0)), (16, 1, true));
+        assert_eq!(widths(Some(60.0)), (16, 1, false));
+        // Without one the rows of both count alone.
+        assert_eq!(widths(None), (1, 16, true));
     }
 
     #[test]
