@@ -327,7 +327,7 @@ fn context_binaries() {
         (
             "a later format",
             |b| b[8..12].copy_from_slice(&99u32.to_le_bytes()),
-            "context binary has format version 99, this backend reads up to 3",
+            "context binary has format version 99, this backend reads up to 4",
         ),
         ("one bit of the description", |b| b[200] ^= 1, "context binary is damaged: checksum of the"),
         (
