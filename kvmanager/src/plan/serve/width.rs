@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn steps_in_turn_keep_the_target_together() {
-        // Three replies of one row a step are served fastest alone; with a wide step of a prompt behind each the round is too long.
+        // Three replies in steps of one row are served fastest alone; with a wide step of a prompt behind each the round is too long.
         let two = times(&[(1, 13.0), (16, 53.0)]);
         let widths = |target_us| {
             let turns = choose_turns(&two, demand(3, 40, target_us)).expect("there are widths");
