@@ -261,9 +261,10 @@ impl TensorBuf {
         self.relocate(bytes, n, from, self.place(mode));
     }
 
-    /// Gives up rows at the end. New rows that the graph wrote right behind them come along.
-    pub(crate) fn retract(&mut self, bytes: &mut [u8], mode: &dyn CacheMode, extent: usize) {
-        if mode.writes_in_place(&self.spec) {
+    /// Gives up rows at the end. New rows that the graph has `written` right behind them come along; before it has there may not even be
+    /// room for them.
+    pub(crate) fn retract(&mut self, bytes: &mut [u8], mode: &dyn CacheMode, extent: usize, written: bool) {
+        if written && mode.writes_in_place(&self.spec) {
             self.move_rows(bytes, mode, None, RowMove { src: self.extent, dst: extent, len: self.ar });
         }
         self.resize(bytes, mode, extent);

@@ -620,6 +620,13 @@ fn sinks_are_positions_wherever_their_rows_lie() {
 }
 
 #[test]
+fn a_step_that_evicts_and_is_taken_back_finds_its_rows_in_any_mode() {
+    let setup = Setup { per_head: true, update_every: 1, ..windowed(KvForm::Concat, 0, Rules::PlainAndKeyDiff, 1, 0) };
+    let actions = [Action::Move { mode: 2, shapes: 3 }, Action::Batch(vec![(0, 2), (0, 3), (0, 2)]), Action::Abandon];
+    play(Setup { dtype: KvDtype::F32, shapes: 3, ..setup }, &actions);
+}
+
+#[test]
 fn the_cache_is_the_naive_cache() {
     let combinations = ModeKind::ALL.len() * DTYPES.len() * SHAPES.len();
     let each = cases().div_ceil(combinations as u32);

@@ -197,15 +197,16 @@ impl KvCache {
     pub(super) fn evict_in_all_splits(&mut self, group: usize) -> Result<(), KvError> {
         for at in 0..self.store.splits.len() {
             if !self.store.splits[at].committed {
-                self.evict_by_score(at, group)?;
+                self.evict_by_score(at, group, false)?;
             }
         }
         self.groups[group].n_evict = 0;
         Ok(())
     }
 
-    /// `KeyDiff` on one split: in each head the rows with the worst keys go, and rows from the end take their place.
-    pub(super) fn evict_by_score(&mut self, at: usize, group: usize) -> Result<(), KvError> {
+    /// `KeyDiff` on one split: in each head the rows with the worst keys go, and rows from the end take their place. `written`: the graph
+    /// has run, and its new rows are to be kept.
+    pub(super) fn evict_by_score(&mut self, at: usize, group: usize, written: bool) -> Result<(), KvError> {
         let n_evict = self.groups[group].n_evict;
         if n_evict == 0 || self.store.splits[at].n_tensors == 0 {
             return Ok(());
@@ -240,7 +241,7 @@ impl KvCache {
                     moves.iter().for_each(|&m| tensor.move_rows(bytes, mode, Some(head), m));
                 }
             }
-            tensor.retract(bytes, mode, n - n_evict);
+            tensor.retract(bytes, mode, n - n_evict, written);
         }
         split.extent[group] = n - n_evict;
         Ok(())

@@ -314,7 +314,7 @@ impl KvCache {
             if !self.settings.keeps_rows {
                 break;
             }
-            self.evict_by_score(at, group)?;
+            self.evict_by_score(at, group, true)?;
             let (state, split) = (&self.groups[group], &mut self.store.splits[at]);
             let extent = state.extent_after;
             if extent > split.past_len[group] {
