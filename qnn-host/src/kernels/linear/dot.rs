@@ -27,7 +27,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 const WIDENED_LEN: usize = CHUNK_BYTES / 4;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Bytes that a row is asked for ahead, at most.
+/// Rows of more bytes are asked for this far ahead in themselves, shorter ones four rows ahead.
 const NEAR: usize = 4096;
 
 /// f32 numbers of scratch for `m` rows of `X` with `threads` threads.
@@ -209,8 +209,8 @@ impl<E: Load> Piece for Products<E> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, s: S) {
         let Self { x, m, k, w, count, many, to } = self;
-        // Further on in the same rows and then in the next four, or these at the same column where that is near.
-        let ahead = NEAR.min(k * size_of::<E>());
+        // The next rows at the same column, or where that is far, further on in the same rows.
+        let ahead = if k * size_of::<E>() <= NEAR { 4 * k * size_of::<E>() } else { NEAR };
         let mut i = 0;
         while i < count {
             // SAFETY: rows `i .. i + 6`, `i .. i + 4` or `i` of the weights and all rows of `x` exist.
@@ -246,7 +246,7 @@ impl<E: Load> Piece for Products<E> {
 }
 
 /// `M` rows of `x` times `N` rows of `w`, a sum in flight for each product. Returns `M`. Asks for what lies `ahead` bytes after what
-/// is read of a row of `w`, unless it is 0; where the row ends before, in the row that is read `N` rows later.
+/// is read of `w`, unless it is 0.
 ///
 /// # Safety
 /// The rows of `k` elements are readable; `to[row * MAX_CHUNK + i]` is writable.
@@ -263,9 +263,7 @@ unsafe fn dots<S: Simd, E: Load, const M: usize, const N: usize>(
     let whole = k - k % S::LANES;
     for at in (0..whole).step_by(S::LANES) {
         if ahead > 0 && (at * size_of::<E>()).is_multiple_of(LINE) {
-            let in_row = at * size_of::<E>() + ahead < k * size_of::<E>();
-            let skipped = if in_row { 0 } else { (N - 1) * k };
-            (0..N).for_each(|i| s.prefetch_l2(w.wrapping_add(i * k + at + skipped).wrapping_byte_add(ahead)));
+            (0..N).for_each(|i| s.prefetch_l2(w.wrapping_add(i * k + at).wrapping_byte_add(ahead)));
         }
         // SAFETY: `at + LANES <= k`.
         unsafe {
