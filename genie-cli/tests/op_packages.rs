@@ -13,6 +13,8 @@ use genie_types::{Dtype, TensorInfo};
 use qnn_api::{Backend, BackendOptions, Context, ContextOptions, Library, TensorKind};
 use serde_json::Value;
 
+/// The folder of `cpu_op_package.h`.
+const INCLUDE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../testkit/c");
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/op_package/package.c");
 
 fn genie(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
@@ -43,7 +45,7 @@ fn build(folder: &Path, name: &str, defines: &[&str]) {
     let to = folder.join(name);
     std::fs::create_dir_all(to.parent().unwrap()).unwrap();
     let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(to).args(defines).arg(SOURCE);
+    cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(to).args(defines).args([INCLUDE, SOURCE]);
     assert!(cc.status().expect("the C compiler that Rust links with").success());
 }
 

@@ -103,7 +103,7 @@ fn flags_say_how_requests_share_the_model() {
     assert!(!timed && !plain.is_empty());
     let flags = [
         ["--target-ms", "40"],
-        ["--policy", "alternating-batched"],
+        ["--step-policy", "alternating-batched"],
         ["--chunk", "4"],
         ["--reserve", "8"],
         ["--parking", "recompute"],
@@ -113,7 +113,7 @@ fn flags_say_how_requests_share_the_model() {
     ];
     assert_eq!(reply(&flags.concat()), (true, plain));
     for (flags, what) in [
-        (["--policy", "random"], "expected one of one, prefill-first"),
+        (["--step-policy", "random"], "expected one of one, prefill-first"),
         (["--target-ms", "0"], "--target-ms"),
         (["--parking", "disk"], "[possible values: snapshot, recompute]"),
         (["--chunk", "0"], "--chunk"),
@@ -153,7 +153,8 @@ fn defaults_of_every_command_do_not_stop_the_server() {
     let file = folder.path().join("genie.toml");
     let body = json!({"messages": [{"role": "user", "content": "ROMEO:"}], "temperature": 0, "ignore_eos": true});
     for (limit, counted) in [("-1", None), ("3", Some(3))] {
-        std::fs::write(&file, format!("max-tokens = {limit}\n")).unwrap();
+        // The planner's policy is another thing than the scheduler's.
+        std::fs::write(&file, format!("max-tokens = {limit}\npolicy = \"cost\"\n")).unwrap();
         let server = serve_with(&[], &[("GENIE_TOML", file.as_os_str())]);
         let reply = all(server.chat(&body));
         let reply: Value = serde_json::from_str(reply.split("\r\n\r\n").nth(1).unwrap()).unwrap();

@@ -47,6 +47,12 @@ impl Bundle {
     /// [`Error::NoFusedGraphs`]; options that fused graphs have no form for; as [`Bundle::open`].
     pub fn open_pair(self, options: &Options) -> Result<PairModel, Error> {
         let began = Instant::now();
+        // Rows of a draft would be steps of their own: slower than none.
+        let drafts = match options.speculation {
+            Speculation::Off => false,
+            Speculation::OfConfig => matches!(self.config().kind(), "lookup" | "lade" | "ssd-q1"),
+            _ => true,
+        };
         let asked = [
             (options.prefix_cache.is_some(), "a cache of prompt prefixes"),
             (
@@ -54,13 +60,7 @@ impl Bundle {
                 "a longer context than the graphs'",
             ),
             (self.config().of_second_engine().is_some(), "a second engine"),
-            // Rows of a draft would be steps of their own: slower than none.
-            (!matches!(options.speculation, Speculation::OfConfig | Speculation::Off), "drafts"),
-            (
-                options.speculation == Speculation::OfConfig
-                    && matches!(self.config().kind(), "lookup" | "lade" | "ssd-q1"),
-                "drafts",
-            ),
+            (drafts, "drafts"),
             (options.policy != PolicyChoice::Lenient, "a planner policy"),
             (options.kv_mode.is_some(), "another way to keep the cache"),
             (options.shared_memory == SharedMemoryChoice::On, "shared memory"),

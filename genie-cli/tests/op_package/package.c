@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu_op_package.h"
+
 #ifndef PACKAGE
 #define PACKAGE "LLaMAPackage"
 #endif
@@ -14,44 +16,6 @@
 #ifndef VERSION
 #define VERSION 1
 #endif
-
-typedef struct {
-  uint32_t format, type, rank;
-  uint32_t *max_dims, *dims;
-  void *data;
-  uint8_t encoding[40];
-} Tensor;
-
-typedef struct {
-  const char *name, *package, *type;
-  uint32_t n_params;
-  void **params;
-  uint32_t n_in;
-  Tensor **in;
-  uint32_t n_out;
-  Tensor **out;
-} Node;
-
-typedef struct {
-  uint64_t (*run)(void *);
-  void *node;
-} Impl;
-
-typedef struct {
-  const char *package;
-  const char *const *ops;
-  const void *infos;
-  uint32_t n_ops;
-  const void *optimizations;
-  uint32_t n_optimizations;
-  const void *rest[4];
-  size_t reserved[12];
-} Info;
-
-typedef struct {
-  uint32_t major, minor, patch;
-  void *slots[9];
-} Interface;
 
 static void note(const char *what) {
   const char *path = getenv("OP_LOG");

@@ -1,37 +1,12 @@
 /* An op package for the CPU, interface 1.4: Recorder::Seen, which writes the parameters it is given into the file LOG, one a line:
    "config" when a node is validated, "node" when the op is made, "run" when it runs (from the node it was made with).
-   Structs are laid out as QnnTypes.h and CPU/QnnCpuOpPackage.h have them on LP64. */
+   Structs of the core API are laid out as QnnTypes.h has them on LP64. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-  uint32_t format, type, rank;
-  uint32_t *max_dims, *dims;
-  void *data;
-  uint8_t encoding[40];
-} Tensor;
-
-typedef struct {
-  uint32_t type;
-  const char *name;
-  union {
-    double number;
-    char *text;
-    Tensor *tensor;
-  };
-} Param;
-
-typedef struct {
-  const char *name, *package, *type;
-  uint32_t n_params;
-  Param **params;
-  uint32_t n_in;
-  Tensor **in;
-  uint32_t n_out;
-  Tensor **out;
-} Node;
+#include "cpu_op_package.h"
 
 /* Of the core API: what `validateOpConfig` gets. */
 typedef struct {
@@ -83,27 +58,6 @@ typedef struct {
 } Config;
 
 _Static_assert(sizeof(CoreTensor) == 144 && sizeof(CoreParam) == 160 && sizeof(Config) == 80, "LP64");
-
-typedef struct {
-  uint64_t (*run)(void *);
-  void *node;
-} Impl;
-
-typedef struct {
-  const char *package;
-  const char *const *ops;
-  const void *infos;
-  uint32_t n_ops;
-  const void *optimizations;
-  uint32_t n_optimizations;
-  const void *rest[4];
-  size_t reserved[12];
-} Info;
-
-typedef struct {
-  uint32_t major, minor, patch;
-  void *slots[9];
-} Interface;
 
 static void tensor(FILE *to, uint32_t type, uint32_t rank, const uint32_t *dims, const void *data) {
   size_t n = 1;

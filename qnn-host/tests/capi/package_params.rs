@@ -10,6 +10,8 @@ use qnn_sys::*;
 
 use crate::client::{Client, Op, Param, Tensor, call, floats};
 
+/// The folder of `cpu_op_package.h`.
+const INCLUDE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../testkit/c");
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/capi/package_params.c");
 
 /// A backend with the package, which writes into `folder/log`.
@@ -18,7 +20,7 @@ fn with_package(folder: &Path) -> Client {
     if !library.exists() {
         let log = format!("-DLOG=\"{}\"", folder.join("log").display());
         let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).args([&log, SOURCE]);
+        cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).args([&log, INCLUDE, SOURCE]);
         assert!(cc.status().expect("the C compiler that Rust links with").success());
     }
     let client = Client::new();

@@ -149,33 +149,28 @@ impl Scheduler {
     /// After a failure: requests stand where the model's sequences do. What is gone is processed again, and so is the last token of a
     /// request whose logits were not looked at.
     fn follow_model(&mut self) {
-        let together = self.together;
-        let Some(model) = self.model.sequences() else { return };
-        for request in &mut self.active {
-            let Some(seq) = request.seq else { continue };
-            let (n_past, common) = model.transcript_of(seq).map_or((0, 0), |transcript| {
-                let same =
-                    transcript.tokens().iter().zip(request.reply.history()).take_while(|(own, token)| own == token);
+        for at in 0..self.active.len() {
+            let Some(seq) = self.active[at].seq else { continue };
+            let history = self.active[at].reply.history();
+            let transcript = self.model.sequences().and_then(|model| model.transcript_of(seq));
+            let (n_past, common) = transcript.map_or((0, 0), |transcript| {
+                let same = transcript.tokens().iter().zip(history).take_while(|(own, token)| own == token);
                 (transcript.len(), same.count())
             });
-            request.n_done = common.min(request.reply.history().len().saturating_sub(1));
-            if n_past > request.n_done {
-                let cut = match together {
-                    true => model.remove(seq, request.n_done..usize::MAX).map(drop),
-                    false => model.rewind(request.n_done),
-                };
-                if let Err(error) = cut {
-                    tracing::warn!(%error, "rows of a step that was left cannot be removed: the request begins again");
-                    request.n_done = 0;
-                    let emptied = if together { model.remove(seq, 0..usize::MAX).map(drop) } else { model.reset() };
-                    if let Err(error) = emptied {
-                        tracing::error!(%error, "the rows of a sequence cannot be freed");
-                    }
-                }
+            let mut n_done = common.min(history.len().saturating_sub(1));
+            if n_past > n_done
+                && let Err(error) = self.cut(seq, n_done)
+            {
+                tracing::warn!(%error, "rows of a step that was left cannot be removed: the request begins again");
+                self.forget(seq);
+                n_done = 0;
             }
+            let request = &mut self.active[at];
+            request.n_done = n_done;
             request.draft.clear();
             request.settle();
         }
+        let Some(model) = self.model.sequences() else { return };
         self.idle.retain(|seq| model.transcript_of(*seq).is_some_and(|transcript| !transcript.is_empty()));
     }
 

@@ -117,10 +117,8 @@ impl Scheduler {
             return 0;
         }
         let restored = self.restore(seq, &snapshot).and_then(|n| {
-            match self.together {
-                true if n > most => sequences(&mut *self.model)?.remove(seq, most..usize::MAX).map(drop)?,
-                false if n > most => self.model.rewind(most)?,
-                _ => {}
+            if n > most {
+                self.cut(seq, most)?;
             }
             Ok(n.min(most))
         });
@@ -205,6 +203,14 @@ impl Scheduler {
             return self.forget(seq);
         }
         self.idle.push_back(seq);
+    }
+
+    /// Drops the rows of a sequence behind the first `n`.
+    pub(super) fn cut(&mut self, seq: SeqId, n: usize) -> Result<(), EngineError> {
+        match self.together {
+            true => sequences(&mut *self.model)?.remove(seq, n..usize::MAX).map(drop),
+            false => self.model.rewind(n),
+        }
     }
 
     pub(super) fn forget(&mut self, seq: SeqId) {

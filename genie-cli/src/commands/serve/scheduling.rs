@@ -6,7 +6,7 @@ use anyhow::Result;
 use open_genie::Opened;
 use open_genie::serving::{Parking, Policy, ServeOptions, StepTimes};
 
-use crate::args::number;
+use crate::args::{number, step_policy};
 use crate::printer::Printer;
 
 /// Steps of each width that are timed at the start, where times are needed and none are stored.
@@ -27,8 +27,8 @@ pub struct SchedulingArgs {
     target_ms: Option<u64>,
     /// How steps are filled: one, prefill-first, alternating, fused, batched, alternating-batched, prefill-first-batched
     /// [default: batched, or alternating-batched if the config's `mixed-prefill-decode` is false].
-    #[arg(long, value_name = "POLICY", value_parser = policy)]
-    policy: Option<Policy>,
+    #[arg(long, value_name = "POLICY", value_parser = step_policy)]
+    step_policy: Option<Policy>,
     /// Most rows of prompts in one step [default: `prefill-chunk-size` of the config, or as many as fit].
     #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one)]
     chunk: Option<usize>,
@@ -46,12 +46,6 @@ pub struct SchedulingArgs {
     turn: usize,
 }
 
-/// A policy by its name, for the command line.
-pub fn policy(text: &str) -> Result<Policy, String> {
-    let names = || Policy::ALL.map(Policy::name).join(", ");
-    Policy::by_name(text).ok_or_else(|| format!("expected one of {}", names()))
-}
-
 impl SchedulingArgs {
     /// The options for a model: what a flag does not say is the config's. Times steps where widths depend on it and no times are stored.
     pub fn options(&self, model: &mut Opened, printer: &Printer) -> Result<ServeOptions> {
@@ -59,7 +53,7 @@ impl SchedulingArgs {
         Ok(ServeOptions {
             max_slots: self.slots.unwrap_or(of_config.max_slots),
             max_waiting: self.queue,
-            policy: self.policy.unwrap_or(of_config.policy),
+            policy: self.step_policy.unwrap_or(of_config.policy),
             target: self.target_ms.map(Duration::from_millis),
             prefill_chunk: self.chunk.or(of_config.prefill_chunk),
             reserve: self.reserve,

@@ -17,7 +17,7 @@ use anyhow::Result;
 use open_genie::Opened;
 use open_genie::serving::{Policy, ServeOptions, StepTimes};
 
-use crate::args::number;
+use crate::args::{number, step_policy};
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
 use crate::interrupt::Interrupted;
@@ -56,7 +56,7 @@ pub struct ServeArgs {
         default_value = "one,prefill-first,alternating,fused,batched",
         requires = "serve",
         value_name = "P,P",
-        value_parser = policy
+        value_parser = step_policy
     )]
     pub policies: Vec<Policy>,
     /// Time between tokens that steps are chosen for, in ms; 0 for the best throughput.
@@ -78,11 +78,6 @@ pub struct ServeArgs {
     /// Draw what each step did, as an SVG: a lane for each request, a strip of rates, for each policy.
     #[arg(long, requires = "serve", value_name = "FILE")]
     pub picture: Option<PathBuf>,
-}
-
-fn policy(text: &str) -> Result<Policy, String> {
-    let names = || Policy::ALL.map(Policy::name).join(", ");
-    Policy::by_name(text).ok_or_else(|| format!("expected one of {}", names()))
 }
 
 /// Measures steps, then serves each trace under each policy.
