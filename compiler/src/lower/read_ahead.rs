@@ -67,14 +67,14 @@ impl ReadAhead {
         self.left.pop_front_if(|next| *next == *weight)?;
         let mut reported = 0;
         loop {
+            if progress.cancelled() {
+                self.shared.stop.store(true, Ordering::Relaxed);
+                return Some(Err(CompileError::Cancelled));
+            }
             match self.read.recv_timeout(NEWS) {
                 Ok(encoded) => return Some(encoded),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
-            }
-            if progress.cancelled() {
-                self.shared.stop.store(true, Ordering::Relaxed);
-                return Some(Err(CompileError::Cancelled));
             }
             let read = self.shared.bytes.load(Ordering::Relaxed);
             if read > reported {
@@ -147,15 +147,12 @@ mod tests {
         let format = Format::rounded(Precision::F32, Weights::Q4_0);
         let head = weights::lm_head(&spec, format);
         let mut bytes = 0;
-        let began = std::time::Instant::now();
         let whole = EncodedWeight::read(&checkpoint, &head, format, &mut |n| {
             bytes += n;
             Ok(())
         });
-        let (whole, took) = (whole.unwrap(), began.elapsed());
+        let whole = whole.unwrap();
         assert_eq!(bytes, whole.source_bytes);
-        assert!(took > 2 * NEWS, "too fast to tell: {took:?}");
-        let began = std::time::Instant::now();
         let read = std::thread::scope(|scope| {
             let mut ahead = ReadAhead::start(scope, &checkpoint, vec![head.clone()], format).unwrap();
             let taken = ahead.take(&head, &mut Stopped).unwrap();
@@ -163,6 +160,5 @@ mod tests {
             ahead.shared.bytes.load(Ordering::Relaxed)
         });
         assert!(read < whole.source_bytes, "it was read as a whole");
-        assert!(began.elapsed() < took, "{:?} of {took:?}", began.elapsed());
     }
 }
