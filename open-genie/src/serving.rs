@@ -9,7 +9,7 @@ pub use dialog::{ReplyPiece, RequestBase, RequestSettings, sampler::Logprobs};
 pub use engine::{CellRun, GroupCells, RowBudget};
 use engine::{PrefixCache, SeqId, Snapshot, StopFlag, TokenModel};
 pub use serving::{
-    BatchingSettings, Counts, Event, Finished, Mixing, Parking, Policy, Request, RequestHandle, RequestId,
+    Arrived, BatchingSettings, Counts, Event, Finished, Mixing, Parking, Policy, Request, RequestHandle, RequestId,
     RequestTimes, RowsOfStep, Scheduler, ServeError, ServeOptions, Server, Slot, SlotState, StepTime, StepTimes,
     TickEvent, TickReport, TickWatch, WatchEnded,
 };
@@ -20,6 +20,7 @@ use crate::model::{Bundle, Model};
 use crate::opened::Opened;
 use crate::options::Options;
 use crate::pair::PairModel;
+use crate::served_drafts::{Drafts, ServedDrafts};
 use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
 
@@ -28,6 +29,7 @@ use crate::weights::WeightCheck;
 pub struct Serving {
     // Dropped in this order: the power vote outlives the model.
     scheduler: Scheduler,
+    note: Option<String>,
     stop: StopFlag,
     weights: WeightCheck,
     bundle: Bundle,
@@ -72,9 +74,9 @@ impl Model {
     }
 
     /// Serves many requests with this model. Its config's sampler, stop sequences and grammar, and those of its options, are those of
-    /// requests that say nothing else; the config's dialog type is `basic`, `lookup` or `spd`, or `--spec` names one of their drafts. Without
-    /// serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin with the prefix cache of the
-    /// model's options, if there is one.
+    /// requests that say nothing else. Types `lookup` and `spd` draft as the config says, `lade`, `ssd-q1` and `eaglet` do not:
+    /// [`Serving::note`]. Without serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin
+    /// with the prefix cache of the model's options, if there is one.
     ///
     /// # Errors
     /// [`Error::Serving`]; the tokenizer cannot be loaded; [`Error::Dialog`] for another kind of dialog.
@@ -179,16 +181,13 @@ impl ServingParts {
     fn serve(self, options: Option<ServeOptions>) -> Result<Serving, Error> {
         let Self { model, stop, weights, bundle, active, speculation, .. } = self;
         let mut base = RequestBase::from_config(bundle.config()).map_err(Error::Dialog)?;
+        let ServedDrafts { drafts, note } = ServedDrafts::of(&speculation, bundle.config())?;
         let mut drafts_of_model = None;
-        match (&speculation, bundle.config().kind()) {
-            (Speculation::Lookup(settings), _) => base = base.with_lookup(Some(*settings)),
-            (Speculation::Off, _) => base = base.with_lookup(None),
-            (Speculation::OfConfig, "basic" | "lookup") => {}
-            (Speculation::OfConfig, "spd") if bundle.config().draft_token_map().is_none() => {
-                drafts_of_model = Some(bundle.config().kind_blocks().draft_len.unwrap_or(0));
-            }
-            (Speculation::Draft { len, .. }, _) => drafts_of_model = Some(*len),
-            (speculation, kind) => return Err(refused(speculation, kind)),
+        match drafts {
+            Drafts::OfConfig => {}
+            Drafts::None => base = base.with_lookup(None),
+            Drafts::Lookup(settings) => base = base.with_lookup(Some(settings)),
+            Drafts::Model { len, map } => drafts_of_model = Some((len, map)),
         }
         let mut defaults = base.defaults().clone();
         if self.as_genie {
@@ -203,36 +202,23 @@ impl ServingParts {
             scheduler.set_prefix_store(store, min_tokens);
         }
         let mut second_active = None;
-        if let (Some(second), Some(len)) = (self.second, drafts_of_model) {
-            scheduler.set_draft_model(second.model, len)?;
+        if let (Some(second), Some((len, map))) = (self.second, drafts_of_model) {
+            scheduler.set_draft_model(second.model, len, map)?;
             second_active = Some(second.active);
         }
-        Ok(Serving { scheduler, stop, weights, bundle, active: (active, second_active) })
+        Ok(Serving { scheduler, note, stop, weights, bundle, active: (active, second_active) })
     }
-}
-
-/// Drafts of this kind cannot be rows of one sequence beside others'.
-fn refused(speculation: &Speculation, kind: &str) -> Error {
-    let of_trees = "steps hold a tree of tokens, and rows of other requests cannot be beside it";
-    let found = match speculation {
-        Speculation::Lade(_) => format!("`lade`, whose {of_trees}"),
-        Speculation::Ssd { .. } => format!("`ssd`, whose {of_trees}"),
-        Speculation::Eaglet { .. } => format!("`eaglet`, whose {of_trees}"),
-        Speculation::Script(_) => "drafts of a script".to_owned(),
-        _ => match kind {
-            "lade" | "ssd-q1" | "eaglet" => format!("`{kind}`, whose {of_trees}"),
-            "spd" => "`spd` with a draft model of another vocabulary (`draft-token-map`)".to_owned(),
-            _ => format!("`{kind}`"),
-        },
-    };
-    let expected = "a dialog of type `basic`, `lookup` or `spd`, or one of their drafts".into();
-    Error::Dialog(DialogError::Kind { kind: "serving", expected, found })
 }
 
 impl Serving {
     /// The scheduler, to submit requests to and to tick.
     pub fn scheduler(&mut self) -> &mut Scheduler {
         &mut self.scheduler
+    }
+
+    /// What is served otherwise than the config says, for people: drafts of trees.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// What stops a step from any thread.

@@ -9,6 +9,7 @@ mod watching;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use dialog::{RequestBase, RequestReply, StopReason};
 use engine::{EngineError, RowBudget, SeqId, SequenceModel, TokenModel};
@@ -16,6 +17,7 @@ use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, TickRows,
 use session_store::PrefixStore;
 
 use crate::active::Active;
+use crate::arrivals::Arrivals;
 use crate::draft_model::DraftModel;
 use crate::prefix::StoredPrefixes;
 use crate::watch::Watchers;
@@ -63,6 +65,8 @@ pub struct Scheduler {
     /// Sequences that the model has.
     most_sequences: usize,
     pub(crate) watchers: Watchers,
+    /// Kept while there are watchers.
+    arrivals: Arrivals,
     pub(crate) active: Vec<Active>,
     /// Sequences of requests that are over, the one used longest ago first.
     idle: VecDeque<SeqId>,
@@ -109,6 +113,7 @@ impl Scheduler {
             pairs,
             most_sequences,
             watchers: Watchers::default(),
+            arrivals: Arrivals::default(),
             active: Vec::new(),
             idle: VecDeque::new(),
             stored: None,
@@ -240,6 +245,16 @@ impl Scheduler {
     /// # Errors
     /// [`ServeError::QueueFull`], [`ServeError::PromptTooLong`].
     pub fn submit_reply(&mut self, reply: RequestReply, priority: i32, now_us: u64) -> Result<RequestId, ServeError> {
+        self.submit_from((now_us, Instant::now()), reply, priority)
+    }
+
+    /// As [`submit_reply`](Self::submit_reply), of one that came a while ago: by the caller's clock, and by the system's.
+    pub(crate) fn submit_from(
+        &mut self,
+        came: (u64, Instant),
+        reply: RequestReply,
+        priority: i32,
+    ) -> Result<RequestId, ServeError> {
         let rows = self.rows();
         let (found, limit) = (reply.n_prompt(), self.limit().min(rows.total));
         if found > limit {
@@ -266,7 +281,12 @@ impl Scheduler {
         }
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        self.active.push(Active::new(id, reply, priority, now_us));
+        if self.watchers.is_empty() {
+            self.arrivals.forget();
+        } else {
+            self.arrivals.add(id, reply.history(), came.0);
+        }
+        self.active.push(Active::new(id, reply, priority, came));
         Ok(id)
     }
 

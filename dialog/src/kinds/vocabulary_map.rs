@@ -93,8 +93,11 @@ impl VocabularyMap {
         tokens.iter().filter_map(|token| self.draft_id(*token)).collect()
     }
 
-    /// Refuses models with other vocabularies than those of the file.
-    pub(super) fn check(&self, kind: &'static str, target: usize, draft: usize) -> Result<(), DialogError> {
+    /// Refuses models with other vocabularies than those of the file. `kind`: the dialog's, for the message.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`].
+    pub fn check(&self, kind: &'static str, target: usize, draft: usize) -> Result<(), DialogError> {
         let refuse = |expected: String, found: String| Err(DialogError::Kind { kind, expected, found });
         if self.len() > draft {
             return refuse(

@@ -69,6 +69,7 @@ impl Scheduler {
             graphs: self.model.steps().names_since(n_graphs).map(str::to_owned).collect(),
             padding: width.saturating_sub(n_rows),
             rows,
+            arrived: self.arrivals.take(),
             waiting: counts.waiting,
             slots: self.slots(),
             cache: counts.rows,
