@@ -6,6 +6,7 @@ use dialog::sampler::SamplerRules;
 pub use dialog::sampler::{SettingsError, TokenPenalty};
 use dialog::{DialogError, Grammar, SamplerCallback};
 pub use dialog::{ReplyPiece, RequestBase, RequestSettings, sampler::Logprobs};
+use engine::calibrate::{ServingStep, median};
 pub use engine::{CellRun, GroupCells, RowBudget};
 use engine::{PrefixCache, SeqId, Snapshot, StopFlag, TokenModel};
 pub use serving::{
@@ -53,24 +54,27 @@ impl Model {
     /// # Errors
     /// The binaries cannot be read.
     pub fn step_times(&self) -> Result<Option<StepTimes>, Error> {
-        Ok(self.calibration()?.costs(self.engine().variants()).ok().and_then(|table| {
-            let longest = self.engine().variants().max_ctx();
-            let steps = table.steps().iter().filter(|(spec, _)| spec.cl().get() == longest);
-            StepTimes::new(steps.map(|(spec, us)| StepTime { width: spec.ar().get(), us: *us }))
+        let calibration = self.calibration()?;
+        Ok(calibration.costs(self.engine().variants()).ok().and_then(|table| {
+            let stored = calibration.serving().unwrap_or_default();
+            let stored =
+                stored.iter().map(|s| StepTime { width: s.width, us: s.median_us, us_empty: s.median_empty_us });
+            // An earlier build's file has the times with full caches alone.
+            StepTimes::new(stored).or_else(|| {
+                let longest = self.engine().variants().max_ctx();
+                let steps = table.steps().iter().filter(|(spec, _)| spec.cl().get() == longest);
+                StepTimes::new(steps.map(|(spec, us)| StepTime::new(spec.ar().get(), *us)))
+            })
         }))
     }
 
-    /// Measures a step of each width with a full context, `reps` times; takes the medians.
+    /// Measures a step of each width with a full context and with an empty one, `reps` times; takes the medians.
     ///
     /// # Errors
     /// A graph fails.
     pub fn measure_step_times(&mut self, reps: usize) -> Result<Option<StepTimes>, Error> {
-        let longest = self.engine().variants().max_ctx();
-        let measured = self.engine_mut().calibrate(reps).map_err(DialogError::from).map_err(Error::Dialog)?;
-        let steps = measured.steps.iter().filter(|step| step.spec.cl().get() == longest);
-        Ok(StepTimes::new(
-            steps.map(|step| StepTime { width: step.spec.ar().get(), us: engine::calibrate::median(&step.us) }),
-        ))
+        let measured = self.engine_mut().time_serving(reps).map_err(DialogError::from).map_err(Error::Dialog)?;
+        Ok(medians(&measured))
     }
 
     /// Serves many requests with this model. Its config's sampler, stop sequences and grammar, and those of its options, are those of
@@ -92,8 +96,7 @@ impl PairModel {
     /// A graph fails, or there is too little memory.
     pub fn measure_step_times(&mut self, reps: usize) -> Result<Option<StepTimes>, Error> {
         let measured = self.runner_mut().time_steps(reps).map_err(DialogError::from).map_err(Error::Dialog)?;
-        let steps = measured.iter().map(|(width, us)| StepTime { width: *width, us: engine::calibrate::median(us) });
-        Ok(StepTimes::new(steps))
+        Ok(medians(&measured))
     }
 
     /// As [`Model::into_serving`], with the fused graphs: a step has a piece of one prompt and a token of one reply.
@@ -103,6 +106,12 @@ impl PairModel {
     pub fn into_serving(self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
         self.into_parts()?.serve(options.into())
     }
+}
+
+fn medians(measured: &[ServingStep]) -> Option<StepTimes> {
+    let step =
+        |step: &ServingStep| StepTime { width: step.width, us: median(&step.us), us_empty: median(&step.us_empty) };
+    StepTimes::new(measured.iter().map(step))
 }
 
 impl Opened {

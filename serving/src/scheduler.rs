@@ -58,6 +58,8 @@ pub struct Scheduler {
     options: ServeOptions,
     rules: ServeRules,
     pub(crate) times: StepTimes,
+    /// Those of the tick at hand: with contexts as long as there are.
+    pub(crate) times_now: StepTimes,
     /// Several sequences can be in one step.
     together: bool,
     /// At most two: a piece of a prompt and a token of a reply.
@@ -108,6 +110,7 @@ impl Scheduler {
             base,
             options,
             rules,
+            times_now: times.clone(),
             times,
             together,
             pairs,
@@ -177,7 +180,7 @@ impl Scheduler {
         &self.base
     }
 
-    /// The times that widths are chosen by.
+    /// The times that widths are chosen by, with a full and with an empty cache.
     pub fn step_times(&self) -> &StepTimes {
         &self.times
     }
@@ -333,6 +336,9 @@ impl Scheduler {
     }
 
     fn plan(&mut self, now_us: u64) -> kvmanager::plan::serve::Tick {
+        // What a row sees is what the longest of them sees at the most.
+        let longest = self.active.iter().filter(|request| request.runs()).map(|request| request.n_done).max();
+        self.times_now = self.times.at(longest.unwrap_or(0) as f64 / self.limit().max(1) as f64);
         let rows = self.rows();
         let idle_rows = self.idle_rows();
         let own: Vec<usize> =
@@ -350,7 +356,7 @@ impl Scheduler {
             free_slots: most.saturating_sub(running),
             had_prefill: self.had_prefill,
         };
-        plan_tick(&state, &self.rules, &self.times)
+        plan_tick(&state, &self.rules, &self.times_now)
     }
 
     fn end_what_is_over(&mut self) {

@@ -9,7 +9,7 @@ use dialog::{DialogError, Grammar, GrammarKind, ReplyPiece, RequestSettings, Sam
 use engine::{SeqId, Snapshot};
 use fake::{EOS, Fake, VOCAB, base};
 use genie_types::TokenId;
-use serving::{Event, Finished, Request, Scheduler, ServeError, ServeOptions, Server, SlotState};
+use serving::{Event, Finished, Request, Scheduler, ServeError, ServeOptions, Server, SlotState, StepTime, StepTimes};
 
 const CONTEXT: usize = 96;
 
@@ -279,4 +279,26 @@ fn a_map_that_fits_neither_model_is_refused() {
     };
     assert!(refused(4, 9).contains("the 5 ids of `draft-token-map`"), "{}", refused(4, 9));
     assert!(refused(2, 99).contains("token 99"), "{}", refused(2, 99));
+}
+
+/// What a full cache makes dear is not dear for short contexts: all replies are in one step.
+#[test]
+fn widths_are_chosen_by_the_contexts_at_hand() {
+    let widest = |full_only: bool| {
+        let time = |(width, us, us_empty)| StepTime { width, us, us_empty: if full_only { us } else { us_empty } };
+        let step_times = StepTimes::new([(1, 14.0, 13.0), (4, 25.0, 14.0), (16, 80.0, 17.0)].map(time));
+        let options = ServeOptions { step_times, ..ServeOptions::default() };
+        let mut scheduler = Scheduler::new(Box::new(Fake::new(400, CONTEXT)), base(CONTEXT), options).unwrap();
+        let prompts: Vec<[u32; 2]> = (0..8).map(|n| [n, 9]).collect();
+        prompts.iter().for_each(|prompt| drop(scheduler.submit(request(prompt, |_| ()), 0).unwrap()));
+        let mut widths = Vec::new();
+        for now in 0..1_000 {
+            let report = scheduler.tick(now).unwrap();
+            if report.rows.iter().all(|rows| !rows.prefill) && report.rows.len() >= 4 {
+                widths.push(report.width);
+            }
+        }
+        widths.into_iter().max()
+    };
+    assert_eq!((widest(false), widest(true)), (Some(16), Some(4)));
 }

@@ -12,7 +12,7 @@ const VERSION: u32 = 1;
 /// The object before all steps, without the model's name.
 pub(super) fn state_now(model: &ServedModel) -> Result<Value, ApiError> {
     let (slots, cells, counts, widths, is_measured) = model.server().between_steps(|scheduler| {
-        let widths: Vec<(usize, f64)> = scheduler.step_times().all().iter().map(|step| (step.width, step.us)).collect();
+        let widths = scheduler.step_times().all().to_vec();
         (
             scheduler.slots(),
             scheduler.cells_of_groups(),
@@ -26,7 +26,7 @@ pub(super) fn state_now(model: &ServedModel) -> Result<Value, ApiError> {
         "version": VERSION,
         "n_ctx": model.n_ctx(),
         "n_slots": model.n_slots(),
-        "widths": widths.iter().map(|(width, us)| json!({"width": width, "us": us})).collect::<Value>(),
+        "widths": widths.iter().map(|step| json!({"width": step.width, "us": step.us, "us_empty": step.us_empty})).collect::<Value>(),
         "predicted_by": if is_measured { "measured" } else { "assumed" },
         "ticks": counts.n_steps,
         "queue": counts.waiting,

@@ -44,7 +44,7 @@ impl Scheduler {
             rows: rows.filter(|rows| rows.n > 0).collect(),
             n_graphs: self.model.steps().len(),
             width: tick.width,
-            us_predicted: self.times.us_for(tick.width),
+            us_predicted: self.times_now.us_for(tick.width),
             began: Instant::now(),
         })
     }
