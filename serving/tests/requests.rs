@@ -290,7 +290,9 @@ fn widths_are_chosen_by_the_contexts_at_hand() {
         let options = ServeOptions { step_times, ..ServeOptions::default() };
         let mut scheduler = Scheduler::new(Box::new(Fake::new(400, CONTEXT)), base(CONTEXT), options).unwrap();
         let prompts: Vec<[u32; 2]> = (0..8).map(|n| [n, 9]).collect();
-        prompts.iter().for_each(|prompt| drop(scheduler.submit(request(prompt, |_| ()), 0).unwrap()));
+        for prompt in &prompts {
+            scheduler.submit(request(prompt, |_| ()), 0).unwrap();
+        }
         let mut widths = Vec::new();
         for now in 0..1_000 {
             let report = scheduler.tick(now).unwrap();
