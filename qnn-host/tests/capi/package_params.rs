@@ -1,5 +1,5 @@
 //! Parameters of a package's op arrive whole: when a node is validated, when the op is made and when it runs, before and after
-//! a context binary. The package is in C (`package_params.c`) and writes down what it sees.
+//! a context binary. The package is in C (`recorder_package.c` of `testkit`) and writes down what it sees.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::client::{Client, Op, Param, Tensor, call, floats};
 
 /// The folder of `cpu_op_package.h`.
 const INCLUDE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../testkit/c");
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/capi/package_params.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testkit/c/recorder_package.c");
 
 /// A backend with the package, which writes into `folder/log`.
 fn with_package(folder: &Path) -> Client {
