@@ -1,4 +1,7 @@
 //! A graph while it is composed: each tensor and node is checked as it is added.
+//!
+//! A package is asked once whether it accepts a node. When the graph is finalized, it is asked only if it does not know the node as
+//! it is: it was registered later, or an operand has a new encoding.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,11 +25,33 @@ pub(super) struct Draft {
     imported: HashMap<u32, TensorId>,
     /// Tensors whose data or encoding may be replaced.
     pub(super) updateable: Vec<TensorId>,
+    /// For each node: how many packages were registered when the one that has its op, if one does, was asked about it.
+    pub(super) asked: Vec<usize>,
 }
 
 impl Draft {
     pub(super) fn new(name: &str) -> Self {
         Self { ir: ir::SourceGraph { name: name.to_owned(), ..ir::SourceGraph::default() }, ..Self::default() }
+    }
+
+    /// A finalized graph again, of which the first `asked` packages know all nodes.
+    pub(super) fn reopen(
+        ir: &ir::SourceGraph,
+        updateable: &[TensorId],
+        packages: &Packages,
+        asked: usize,
+    ) -> Result<Self, Error> {
+        let mut draft = Self::new(&ir.name);
+        for (i, tensor) in ir.tensors.iter().enumerate() {
+            draft.add_tensor(tensor.clone(), updateable.contains(&TensorId(i as u32)))?;
+        }
+        for node in &ir.nodes {
+            if packages.find(&node.op).is_none() {
+                validate::check_node(&draft.ir, node).map_err(Error::Node)?;
+            }
+            draft.put(node.clone(), asked)?;
+        }
+        Ok(draft)
     }
 
     /// Adds a checked tensor.
@@ -100,9 +125,15 @@ impl Draft {
             return Err(Error::Node(Violation::of_node(&node, "name", "one that is new in the graph", found)));
         }
         validate::check_op(&self.ir, &node, packages).map_err(Error::Node)?;
+        self.put(node, packages.count())
+    }
+
+    /// Adds a node that was checked, by the first `asked` packages too.
+    fn put(&mut self, node: ir::Node, asked: usize) -> Result<(), Error> {
         self.wiring.add(&self.ir, &node).map_err(Error::Node)?;
         self.node_names.insert(node.name.clone());
         self.ir.nodes.push(node);
+        self.asked.push(asked);
         Ok(())
     }
 
@@ -130,6 +161,10 @@ impl Draft {
             (_, Some(_)) => return Err(refuse("expected no data, found some".to_owned())),
         }
         validate::check_tensor(&next).and_then(|()| validate::check_scales(&next)).map_err(Error::TensorParam)?;
+        if next.quant != tensor.quant {
+            let readers = self.ir.nodes.iter().zip(&mut self.asked).filter(|(node, _)| node.inputs.contains(&id));
+            readers.for_each(|(_, asked)| *asked = 0);
+        }
         *tensor = next;
         Ok(())
     }

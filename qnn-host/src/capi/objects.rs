@@ -15,7 +15,7 @@ use crate::container;
 use crate::error::{Component, Error};
 use crate::exec::Executable;
 use crate::ir::{self, Tensor, TensorId};
-use crate::package::Packages;
+use crate::package::{self, Packages};
 use crate::pool::{Pool, PoolOptions};
 use crate::prepare::PrepareOptions;
 use crate::registry::{Kind, Registry};
@@ -165,8 +165,8 @@ pub(super) struct Graph {
 pub(super) enum State {
     /// Tensors and nodes are being added.
     Composing(Box<Draft>),
-    /// Complete and checked, from a binary, not prepared yet.
-    Loaded(Arc<ir::SourceGraph>),
+    /// Complete and checked, from a binary, not prepared yet. The first packages, as many as stated, know its nodes.
+    Loaded(Arc<ir::SourceGraph>, usize),
     /// Prepared.
     Ready(Box<Runner>),
     /// The context was freed.
@@ -182,7 +182,7 @@ impl Graph {
     pub(super) fn draft<R>(&self, body: impl FnOnce(&mut Draft) -> Result<R, Error>) -> Result<R, Error> {
         match &mut *self.state.write() {
             State::Composing(draft) => body(draft),
-            State::Loaded(_) | State::Ready(_) => Err(Error::Finalized { graph: self.name.clone() }),
+            State::Loaded(..) | State::Ready(_) => Err(Error::Finalized { graph: self.name.clone() }),
             State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
         }
     }
@@ -190,17 +190,17 @@ impl Graph {
     /// Works with the prepared form, made now if the graph was loaded and not used yet. The graph cannot be closed
     /// before `body` returns.
     pub(super) fn with_runner<R>(&self, body: impl FnOnce(&Runner) -> Result<R, Error>) -> Result<R, Error> {
-        if matches!(&*self.state.read(), State::Loaded(_)) {
+        if matches!(&*self.state.read(), State::Loaded(..)) {
             let mut state = self.state.write();
-            if let State::Loaded(ir) = &*state {
-                let runner = self.prepare(ir.clone(), Vec::new())?;
+            if let State::Loaded(ir, asked) = &*state {
+                let runner = self.prepare(ir.clone(), Vec::new(), &vec![*asked; ir.nodes.len()])?;
                 *state = State::Ready(Box::new(runner));
             }
         }
         match &*self.state.read() {
             State::Ready(runner) => body(runner),
             State::Composing(_) => Err(Error::NotFinalized { graph: self.name.clone() }),
-            State::Loaded(_) | State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
+            State::Loaded(..) | State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
         }
     }
 
@@ -210,12 +210,12 @@ impl Graph {
         match &mut *state {
             State::Composing(draft) => {
                 draft.finish()?;
-                let runner = self.prepare(Arc::new(draft.ir.clone()), draft.updateable.clone())?;
+                let runner = self.prepare(Arc::new(draft.ir.clone()), draft.updateable.clone(), &draft.asked)?;
                 *state = State::Ready(Box::new(runner));
                 Ok(())
             }
-            State::Loaded(ir) => {
-                let runner = self.prepare(ir.clone(), Vec::new())?;
+            State::Loaded(ir, asked) => {
+                let runner = self.prepare(ir.clone(), Vec::new(), &vec![*asked; ir.nodes.len()])?;
                 *state = State::Ready(Box::new(runner));
                 Ok(())
             }
@@ -229,18 +229,10 @@ impl Graph {
         let mut state = self.state.write();
         match &*state {
             State::Composing(_) => {}
-            State::Loaded(_) => {}
+            State::Loaded(..) => {}
             State::Ready(runner) => {
-                let mut draft = Draft::new(&self.name);
-                for tensor in &runner.ir.tensors {
-                    let id = draft.add_tensor(tensor.clone(), false)?;
-                    if runner.updateable.contains(&id) {
-                        draft.updateable.push(id);
-                    }
-                }
-                for node in &runner.ir.nodes {
-                    draft.add_node(node.clone(), &self.core.backend.packages.lock())?;
-                }
+                let packages = self.core.backend.packages.lock().clone();
+                let draft = Draft::reopen(&runner.ir, &runner.updateable, &packages, runner.asked)?;
                 *state = State::Composing(Box::new(draft));
             }
             State::Closed => return Err(Error::Aborted { graph: self.name.clone() }),
@@ -250,14 +242,21 @@ impl Graph {
         Ok(())
     }
 
-    fn prepare(&self, ir: Arc<ir::SourceGraph>, updateable: Vec<TensorId>) -> Result<Runner, Error> {
+    /// Makes the form that runs. `asked`: for each node, how many packages were registered when it was last checked.
+    fn prepare(&self, ir: Arc<ir::SourceGraph>, updateable: Vec<TensorId>, asked: &[usize]) -> Result<Runner, Error> {
         let failed = |source| Error::Finalize { graph: self.name.clone(), source: Box::new(source) };
         let pool = self.core.backend.pool()?;
         let packages = self.core.backend.packages.lock().clone();
+        let all = packages.count();
+        for (node, &asked) in ir.nodes.iter().zip(asked) {
+            if let Some(package) = packages.find_after(asked, &node.op) {
+                package::validate(package, &ir, node).map_err(|violation| failed(violation.into()))?;
+            }
+        }
         let options = PrepareOptions { packages, ..self.core.options.lock().clone() };
         let executable = Executable::prepare(&ir, &options).map_err(failed)?;
         self.core.backend.arena.lock().ensure(executable.arena_bytes(pool.threads()));
-        Ok(Runner::new(ir, executable, pool, updateable))
+        Ok(Runner::new(ir, executable, pool, updateable, all))
     }
 
     /// Waits for runs to end and lets go of everything, client memory above all.
