@@ -3,7 +3,7 @@
 //!
 //! *Units*: microseconds. A step is a whole step of the engine (inputs, all splits but LM heads of their own, new rows
 //! kept), with the cache filled as far as the shape allows. Every graph is run once before it is timed. For serving the head runs too,
-//! for as many rows as there are, up to [`MOST_REPLIES`].
+//! for as many rows as there are, up to eight.
 
 use std::time::Instant;
 

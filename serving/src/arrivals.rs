@@ -1,6 +1,6 @@
 //! The requests that came since the last step, for whoever watches: when, how long, and what they have in common with earlier ones.
 //!
-//! *Bound*: the prompts of the last [`MOST_KEPT`] are kept, and none while no one watches.
+//! *Bound*: the prompts of the last 256 are kept, and none while no one watches.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ pub struct Arrived {
     pub like: Option<(RequestId, usize)>,
 }
 
-/// Those that no event has told of yet.
+/// Those that are in no event yet.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     new: Vec<Arrived>,
