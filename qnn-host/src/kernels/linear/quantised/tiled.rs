@@ -143,7 +143,9 @@ unsafe fn products<D: Dot>(
                 match packing.bits {
                     Bits::Four => open_blocks::<D, true>(d, from, count, by_block, opened, scales),
                     Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, opened, scales),
-                    bits @ (Bits::Five | Bits::Nonlinear) => few_bits::open(d, bits, from, count, opened, scales),
+                    bits @ (Bits::Five | Bits::Nonlinear | Bits::FloatFour) => {
+                        few_bits::open(d, bits, from, count, opened, scales)
+                    }
                     bits => {
                         let minima = w.minima(group0 + group);
                         let minima = minima.map(|at| at.add(block0 / stretch_blocks * k_blocks::BLOCKS_AT));
