@@ -31,11 +31,14 @@ const WIDENED_LEN: usize = CHUNK_BYTES / 4;
 const LINE: usize = 64;
 /// Where four rows are read at a time, those of more bytes are asked for this far ahead in themselves, shorter ones four rows ahead.
 const NEAR: usize = 4096;
-/// A row of `X` of this many numbers leaves room in the first-level cache for what the CPU reads ahead by itself: weights are then read as
-/// one stream, row after row, which nothing asked for ahead of time reaches.
-const STREAMED: usize = 4096;
-/// Rows of longer ones that are read at a time, and asked for as many rows ahead.
+/// A row of `X` of at most this many numbers leaves room in the first-level cache for what the CPU prefetches by itself, which is then faster
+/// than asking for more: weights are read row after row.
+const SEQUENTIAL: usize = 4096;
+/// Rows that are read at a time, and asked for as many rows ahead, where a row of `X` is longer.
 const STREAMS: usize = 8;
+/// Bytes of weights of a vector from which on sums are faster than memory although each waits for the one before it: half a cache line in the
+/// four cycles of an addition.
+const FAST_SUM: usize = 32;
 
 /// f32 numbers of scratch for `m` rows of `X` with `threads` threads.
 pub(super) fn scratch_len(m: usize, threads: usize) -> usize {
@@ -217,15 +220,16 @@ impl<E: Load> Piece for Products<E> {
         let Self { x, m, k, w, count, many, to } = self;
         // The next rows at the same column, or where that is far, further on in the same rows.
         let ahead = if k * size_of::<E>() <= NEAR { 4 * k * size_of::<E>() } else { NEAR };
+        let streams = !many && m == 1 && S::MANY_REGISTERS && S::LANES * size_of::<E>() >= FAST_SUM;
         let mut i = 0;
         while i < count {
             // SAFETY: rows `i .. i + 8`, `i .. i + 6`, `i .. i + 4` or `i` of the weights and all rows of `x` exist.
             unsafe {
                 let (w, to) = (w.add(i * k), to.add(i));
-                if !many && m == 1 && k <= STREAMED {
+                if streams && k <= SEQUENTIAL {
                     dots::<S, E, 1, 1>(s, x, w, k, 0, to);
                     i += 1;
-                } else if !many && m == 1 && count - i >= STREAMS {
+                } else if streams && count - i >= STREAMS {
                     dots::<S, E, 1, STREAMS>(s, x, w, k, STREAMS * k * size_of::<E>(), to);
                     i += STREAMS;
                 } else if many && S::MANY_REGISTERS && m == 4 && count - i >= 6 {
