@@ -60,6 +60,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The times of `reps` runs, at least one, after one to warm up.
+pub(crate) fn timed(reps: usize, mut run: impl FnMut() -> Result<f64, EngineError>) -> Result<Vec<f64>, EngineError> {
+    run()?;
+    (0..reps.max(1)).map(|_| run()).collect()
+}
+
 impl<X: Executor> Engine<X> {
     /// Runs every shape `reps` times and changes between shapes with and without rows. The dialog is forgotten.
     ///
@@ -70,7 +76,8 @@ impl<X: Executor> Engine<X> {
         let specs = self.kv.variants().all().to_vec();
         let mut measured = Measured::default();
         for &spec in &specs {
-            let us = self.time_runs(reps, spec, self.full(spec), 0)?;
+            let rows = self.full(spec);
+            let us = timed(reps, || self.time_step(spec, rows, 0))?;
             measured.steps.push(StepTimes { spec, us });
         }
         let rows = specs.iter().map(|&s| self.room(s)).min().unwrap_or(0);
@@ -101,24 +108,13 @@ impl<X: Executor> Engine<X> {
             let (Some(&shortest), Some(&longest)) = (of_width.first(), of_width.last()) else { continue };
             let width = longest.ar().get();
             let n_logits = width.min(MOST_REPLIES);
-            let us = self.time_runs(reps, longest, self.full(longest), n_logits)?;
-            let us_empty = self.time_runs(reps, shortest, 0, n_logits)?;
+            let rows = self.full(longest);
+            let us = timed(reps, || self.time_step(longest, rows, n_logits))?;
+            let us_empty = timed(reps, || self.time_step(shortest, 0, n_logits))?;
             steps.push(ServingStep { width, us, us_empty });
         }
         self.reset()?;
         Ok(steps)
-    }
-
-    fn time_runs(&mut self, reps: usize, spec: Variant, rows: usize, n_logits: usize) -> Result<Vec<f64>, EngineError> {
-        let mut us = Vec::with_capacity(reps);
-        for run in 0..=reps.max(1) {
-            let took = self.time_step(spec, rows, n_logits)?;
-            // The first run warms up.
-            if run > 0 {
-                us.push(took);
-            }
-        }
-        Ok(us)
     }
 
     /// As many rows as a step of that shape can find in the cache.

@@ -48,7 +48,7 @@ impl ServedDrafts {
             (Speculation::Draft { len, .. }, _) => plain(Drafts::Model { len: *len, map: None }),
             (Speculation::OfConfig, "basic" | "lookup") => plain(Drafts::OfConfig),
             (Speculation::OfConfig, "spd") => {
-                let map = config.draft_token_map().map(VocabularyMap::read).transpose().map_err(Error::Dialog)?;
+                let map = VocabularyMap::of_config(config).map_err(Error::Dialog)?;
                 plain(Drafts::Model { len: config.kind_blocks().draft_len.unwrap_or(0), map })
             }
             (Speculation::OfConfig, "lade") => Self {

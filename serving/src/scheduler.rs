@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use dialog::{RequestBase, RequestReply, StopReason};
 use engine::{EngineError, RowBudget, SeqId, SequenceModel, TokenModel};
-use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, TickRows, plan_tick};
+use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, Tick, TickRows, plan_tick};
 use session_store::PrefixStore;
 
 use crate::active::Active;
@@ -58,8 +58,6 @@ pub struct Scheduler {
     options: ServeOptions,
     rules: ServeRules,
     pub(crate) times: StepTimes,
-    /// Those of the tick at hand: with contexts as long as there are.
-    pub(crate) times_now: StepTimes,
     /// Several sequences can be in one step.
     together: bool,
     /// At most two: a piece of a prompt and a token of a reply.
@@ -110,7 +108,6 @@ impl Scheduler {
             base,
             options,
             rules,
-            times_now: times.clone(),
             times,
             together,
             pairs,
@@ -315,7 +312,8 @@ impl Scheduler {
         self.give_turns(now_us);
         self.make_drafts();
         loop {
-            let tick = self.plan(now_us);
+            let times = self.times_now();
+            let tick = self.plan(now_us, &times);
             if !tick.park.is_empty() {
                 tick.park.iter().for_each(|&id| self.park(id));
                 continue;
@@ -328,17 +326,20 @@ impl Scheduler {
             if tick.rows.is_empty() {
                 return Ok(TickReport { wait_until_us: tick.wait_until_us, ..TickReport::default() });
             }
-            let step = self.begin_watch(&tick);
+            let step = self.begin_watch(&tick, &times);
             let rows = self.run(&tick.rows, now_us)?;
             self.end_watch(step, &rows, now_us);
             return Ok(TickReport { rows, width: tick.width, wait_until_us: None });
         }
     }
 
-    fn plan(&mut self, now_us: u64) -> kvmanager::plan::serve::Tick {
-        // What a row sees is what the longest of them sees at the most.
+    /// The times of steps with contexts as long as the longest that runs: none of their rows sees more.
+    fn times_now(&self) -> StepTimes {
         let longest = self.active.iter().filter(|request| request.runs()).map(|request| request.n_done).max();
-        self.times_now = self.times.at(longest.unwrap_or(0) as f64 / self.limit().max(1) as f64);
+        self.times.at(longest.unwrap_or(0) as f64 / self.limit().max(1) as f64)
+    }
+
+    fn plan(&mut self, now_us: u64, times: &StepTimes) -> Tick {
         let rows = self.rows();
         let idle_rows = self.idle_rows();
         let own: Vec<usize> =
@@ -356,7 +357,7 @@ impl Scheduler {
             free_slots: most.saturating_sub(running),
             had_prefill: self.had_prefill,
         };
-        plan_tick(&state, &self.rules, &self.times_now)
+        plan_tick(&state, &self.rules, times)
     }
 
     fn end_what_is_over(&mut self) {

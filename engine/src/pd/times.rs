@@ -9,7 +9,7 @@ use kvmanager::SeqId;
 
 use super::plan::PairStep;
 use super::runner::PairRunner;
-use crate::calibrate::ServingStep;
+use crate::calibrate::{ServingStep, timed};
 use crate::{EngineError, Executor, TokenModel};
 
 impl<X: Executor> PairRunner<X> {
@@ -30,30 +30,12 @@ impl<X: Executor> PairRunner<X> {
         }
         let mut times = Vec::with_capacity(steps.len());
         for (width, step, pasts) in steps {
-            let us = self.time_runs(reps, width, step, pasts)?;
-            let us_empty = self.time_runs(reps, width, step, [0, 0])?;
+            let us = timed(reps, || self.time_step(width, step, pasts))?;
+            let us_empty = timed(reps, || self.time_step(width, step, [0, 0]))?;
             times.push(ServingStep { width, us, us_empty });
         }
         self.reset()?;
         Ok(times)
-    }
-
-    fn time_runs(
-        &mut self,
-        reps: usize,
-        width: usize,
-        step: PairStep,
-        pasts: [usize; 2],
-    ) -> Result<Vec<f64>, EngineError> {
-        let mut us = Vec::with_capacity(reps);
-        for run in 0..=reps.max(1) {
-            let took = self.time_step(width, step, pasts)?;
-            // The first run warms up.
-            if run > 0 {
-                us.push(took);
-            }
-        }
-        Ok(us)
     }
 
     fn time_step(&mut self, width: usize, step: PairStep, pasts: [usize; 2]) -> Result<f64, EngineError> {

@@ -1,7 +1,7 @@
 //! Op packages: ops that a client brings along in a library of its own.
 //!
 //! A package is loaded by `backendRegisterOpPackage` and by nothing else: a context binary names the packages it needs, it
-//! never loads one. A node of a registered package is validated by it when it is added or loaded , made by it when
+//! never loads one. A node of a registered package is validated by it when it is added or loaded, made by it when
 //! its graph is prepared (for a loaded binary too), run on one thread between barriers, and freed with its graph. A registered package
 //! goes before an op of the host with the same name.
 //!

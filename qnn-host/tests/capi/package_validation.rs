@@ -1,6 +1,7 @@
 //! How often a package is asked whether it accepts a node: once for each that is added, and once for each of a binary that is loaded;
 //! again where it does not know the node as it is.
 
+use std::path::Path;
 use std::ptr::null_mut;
 
 use qnn_sys::*;
@@ -22,14 +23,20 @@ fn add(client: &Client, graph: Qnn_GraphHandle_t, name: &str, inputs: &[&Tensor]
     assert_eq!(code, 0, "{}", client.message(code));
 }
 
-#[test]
-fn a_node_is_validated_once_when_it_is_added_and_once_when_it_is_loaded() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+/// A backend with the package, a context with a graph, and the graph's input.
+fn begin(folder: &Path) -> (Client, Qnn_ContextHandle_t, Qnn_GraphHandle_t, Tensor) {
     let client = with_package(folder);
     let context = client.context();
     let graph = client.graph(context, c"two");
     let x = client.make(graph, Tensor::input("x", &[4]));
+    (client, context, graph, x)
+}
+
+#[test]
+fn a_node_is_validated_once_when_it_is_added_and_once_when_it_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (client, context, graph, x) = begin(folder);
     let h = client.make(graph, Tensor::native("h", &[4]));
     let y = client.make(graph, Tensor::output("y", &[4]));
     add(&client, graph, "first", &[&x], &[&h]);
@@ -65,10 +72,7 @@ fn codes(scale: f32) -> Tensor {
 fn a_new_encoding_is_shown_to_the_package_and_new_values_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let client = with_package(folder);
-    let context = client.context();
-    let graph = client.graph(context, c"two");
-    let x = client.make(graph, Tensor::input("x", &[4]));
+    let (client, context, graph, x) = begin(folder);
     let w = client.make(graph, codes(0.5));
     let (y, z) = (client.make(graph, Tensor::output("y", &[4])), client.make(graph, Tensor::output("z", &[4])));
     add(&client, graph, "reads it", &[&x, &w], &[&y]);
