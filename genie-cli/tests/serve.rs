@@ -91,8 +91,8 @@ fn flags_say_how_requests_share_the_model() {
     let request = json!({"messages": [{"role": "user", "content": "ROMEO:"}], "max_tokens": 12, "temperature": 0});
     let reply = |args: &[&str]| {
         let server = serve(args);
-        let timed = server.said.iter().find(|line| line.starts_with("timed a step of each width, in ms: 1 rows "));
-        let timed = timed.is_some_and(|line| line.contains("32 rows"));
+        let said = "timed a step of each width with an empty and a full cache, in ms: 1 rows ";
+        let timed = server.said.iter().find(|line| line.starts_with(said)).is_some_and(|line| line.contains("32 rows"));
         let text = all(server.chat(&request));
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
         server.signal();
