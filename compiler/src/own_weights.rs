@@ -1,8 +1,8 @@
 //! The weight format that a model has by itself: what is compiled where no other is asked for.
 //!
 //! Float weights stay float. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
-//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either. Where `q4_0`
-//! is not asked for but chosen here, the others have eight bits: Q8_0 is copied, and what must be rounded loses least. Chips take no
+//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either. Where
+//! `q4_0` is not asked for but chosen here, the others have eight bits: Q8_0 is copied, and what must be rounded loses least. Chips take no
 //! blocks.
 
 use crate::Weights;

@@ -1,7 +1,9 @@
-//! Measuring what the planner's `Cost` policy needs: the time of one step of each variant, and of a change of variant.
+//! Measuring what the planner's `Cost` policy needs: the time of one step of each variant, and of a change of variant; and what
+//! serving needs: the time of one step of each width, with a full cache and with an empty one.
 //!
 //! *Units*: microseconds. A step is a whole step of the engine (inputs, all splits but LM heads of their own, new rows
-//! kept), with the cache filled as far as the shape allows. Every graph is run once before it is timed.
+//! kept), with the cache filled as far as the shape allows. Every graph is run once before it is timed. For serving the head runs too,
+//! for as many rows as there are, up to eight.
 
 use std::time::Instant;
 
@@ -20,6 +22,20 @@ pub struct StepTimes {
     pub us: Vec<f64>,
 }
 
+/// Times of a step of many requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServingStep {
+    /// Its rows.
+    pub width: usize,
+    /// With a full cache, one entry a run.
+    pub us: Vec<f64>,
+    /// With an empty one.
+    pub us_empty: Vec<f64>,
+}
+
+/// Rows of a step that have logits, as those of replies.
+const MOST_REPLIES: usize = 8;
+
 /// What was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
@@ -29,6 +45,8 @@ pub struct Measured {
     pub switch_us: f64,
     /// What each row in the cache adds to it.
     pub switch_us_per_row: f64,
+    /// By width.
+    pub serving: Vec<ServingStep>,
 }
 
 /// The middle of a list; 0 for an empty one.
@@ -42,6 +60,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The times of `reps` runs, at least one, after one to warm up.
+pub(crate) fn timed(reps: usize, mut run: impl FnMut() -> Result<f64, EngineError>) -> Result<Vec<f64>, EngineError> {
+    run()?;
+    (0..reps.max(1)).map(|_| run()).collect()
+}
+
 impl<X: Executor> Engine<X> {
     /// Runs every shape `reps` times and changes between shapes with and without rows. The dialog is forgotten.
     ///
@@ -52,13 +76,8 @@ impl<X: Executor> Engine<X> {
         let specs = self.kv.variants().all().to_vec();
         let mut measured = Measured::default();
         for &spec in &specs {
-            let mut us = Vec::with_capacity(reps);
-            for run in 0..=reps.max(1) {
-                let took = self.time_step(spec)?;
-                if run > 0 {
-                    us.push(took);
-                }
-            }
+            let rows = self.full(spec);
+            let us = timed(reps, || self.time_step(spec, rows, 0))?;
             measured.steps.push(StepTimes { spec, us });
         }
         let rows = specs.iter().map(|&s| self.room(s)).min().unwrap_or(0);
@@ -68,8 +87,39 @@ impl<X: Executor> Engine<X> {
             let full = self.time_switches(&specs, rows, reps)?;
             measured.switch_us_per_row = ((median(&full) - measured.switch_us) / rows as f64).max(0.0);
         }
+        measured.serving = self.time_serving(reps)?;
         self.reset()?;
         Ok(measured)
+    }
+
+    /// Runs a step of each width `reps` times with a full cache in the longest context, and with an empty one in the shortest. The
+    /// dialog is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// As [`calibrate`](Self::calibrate).
+    pub fn time_serving(&mut self, reps: usize) -> Result<Vec<ServingStep>, EngineError> {
+        let variants = self.kv.variants().with_logits();
+        let all = variants.is_full_context_only();
+        let mut specs: Vec<_> = variants.all().iter().filter(|spec| all || !spec.is_full_context()).copied().collect();
+        specs.sort_by_key(|spec| (spec.ar(), spec.cl()));
+        let mut steps = Vec::new();
+        for of_width in specs.chunk_by(|a, b| a.ar() == b.ar()) {
+            let (Some(&shortest), Some(&longest)) = (of_width.first(), of_width.last()) else { continue };
+            let width = longest.ar().get();
+            let n_logits = width.min(MOST_REPLIES);
+            let rows = self.full(longest);
+            let us = timed(reps, || self.time_step(longest, rows, n_logits))?;
+            let us_empty = timed(reps, || self.time_step(shortest, 0, n_logits))?;
+            steps.push(ServingStep { width, us, us_empty });
+        }
+        self.reset()?;
+        Ok(steps)
+    }
+
+    /// As many rows as a step of that shape can find in the cache.
+    fn full(&self, spec: Variant) -> usize {
+        if spec.is_full_context() { 0 } else { self.room(spec) }
     }
 
     /// Rows that may be there as a step of that shape starts, with room for the step below the limit.
@@ -79,8 +129,8 @@ impl<X: Executor> Engine<X> {
         room.min(variants.limit().saturating_sub(spec.ar().get()))
     }
 
-    fn time_step(&mut self, spec: Variant) -> Result<f64, EngineError> {
-        let rows = if spec.is_full_context() { 0 } else { self.room(spec) };
+    /// With `rows` in the cache; its last `n_logits` rows have logits.
+    fn time_step(&mut self, spec: Variant, rows: usize, n_logits: usize) -> Result<f64, EngineError> {
         self.fill(rows)?;
         let n_process = spec.ar().get().min(self.kv.variants().limit() - rows);
         let step = self.kv.step(spec, Columns::of(SeqId(0), rows, n_process));
@@ -93,7 +143,7 @@ impl<X: Executor> Engine<X> {
             tokens: &tokens,
             features: &[],
             next: None,
-            narrow_head: false,
+            narrow_head: n_logits > 0 && self.narrow_head(),
             as_genie: false,
             tree: None,
             batch: None,
@@ -101,7 +151,7 @@ impl<X: Executor> Engine<X> {
         self.kv.set_variant(spec)?;
         self.kv.wait_all()?;
         let began = Instant::now();
-        self.graphs.run_step(&mut self.kv, run, 0..0, None)?;
+        self.graphs.run_step(&mut self.kv, run, n_process.saturating_sub(n_logits)..n_process, None)?;
         self.kv.wait_all()?;
         Ok(began.elapsed().as_secs_f64() * 1e6)
     }

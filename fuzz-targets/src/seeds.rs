@@ -107,6 +107,7 @@ fn calibration(backend: genie_bundle::BackendId) -> Calibration {
         steps: vec![cost(1, 90.0), cost(4, 160.5)],
         switch_us: 3.25,
         switch_us_per_row: 0.125,
+        serving: vec![genie_bundle::calibration::ServingCost { width: 4, median_us: 9.0, median_empty_us: 7.0 }],
     }
 }
 

@@ -41,6 +41,21 @@ pub struct Calibration {
     pub switch_us: f64,
     /// Change of the cache's variant: the part for each row in the cache.
     pub switch_us_per_row: f64,
+    /// Steps of many requests, by width; none in files of earlier builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub serving: Vec<ServingCost>,
+}
+
+/// The times of a step of many requests, head included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ServingCost {
+    /// Rows.
+    pub width: usize,
+    /// With a full cache: the middle of the runs.
+    pub median_us: f64,
+    /// With an empty one.
+    pub median_empty_us: f64,
 }
 
 /// A machine.
@@ -214,6 +229,7 @@ mod tests {
                 steps,
                 switch_us,
                 switch_us_per_row,
+                serving: Vec::new(),
             }
             .doubts()
         };

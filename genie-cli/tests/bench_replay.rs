@@ -59,7 +59,7 @@ fn recorded_traffic_comes_again_with_its_lengths() {
     let asked = [
         ask(&address, "ROMEO:", 5),
         ask(&address, "Now is the winter of our discontent", 1),
-        ask(&address, "JULIET:", 9),
+        ask(&address, "ROMEO: now", 9),
     ];
     // A step is written after its tokens are sent: the last one of the last reply (requests count from 1) leaves all slots idle.
     let is_over = || {
@@ -87,6 +87,11 @@ fn recorded_traffic_comes_again_with_its_lengths() {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let number = |line: &Value, key: &str| line[key].as_u64().unwrap();
     assert_eq!(lines.iter().map(|line| (number(line, "prompt"), number(line, "reply"))).collect::<Vec<_>>(), asked);
+    // Requests count from 1; the third began as the first.
+    let first = &lines[2]["begins"][0];
+    assert_eq!((first["seed"].as_u64(), &lines[0]["begins"][0]["seed"]), (Some(1), &1.into()), "{text}");
+    assert!(first["n"].as_u64().is_some_and(|n| n > 0 && n < asked[2].0), "{text}");
+    assert!(said.contains(" as in earlier prompts"), "{said}");
     let times: Vec<u64> = lines.iter().map(|line| number(line, "at_ms")).collect();
     assert!(times[0] == 0 && times.is_sorted() && lines.iter().all(|line| line["loop"] == "open"), "{text}");
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::calibrate::{Measured, median};
-use genie_bundle::calibration::{Calibration, CalibrationMismatch, FORMAT, Machine, StepCost, VERSION};
+use genie_bundle::calibration::{Calibration, CalibrationMismatch, FORMAT, Machine, ServingCost, StepCost, VERSION};
 use genie_bundle::{BackendId, CALIBRATION_FILE};
 use genie_types::Variant;
 use kvmanager::plan::{CostTable, Variants};
@@ -72,6 +72,11 @@ impl CalibrationContext {
             max_us: s.us.iter().copied().fold(0.0, f64::max),
             runs: s.us.len(),
         });
+        let serving = measured.serving.iter().map(|s| ServingCost {
+            width: s.width,
+            median_us: median(&s.us),
+            median_empty_us: median(&s.us_empty),
+        });
         let file = Calibration {
             format: FORMAT.into(),
             version: VERSION,
@@ -83,6 +88,7 @@ impl CalibrationContext {
             steps: steps.collect(),
             switch_us: measured.switch_us,
             switch_us_per_row: measured.switch_us_per_row,
+            serving: serving.collect(),
         };
         let path = self.path();
         file_io::write_bytes(&path, file.to_json().as_bytes())
@@ -96,6 +102,16 @@ impl CalibrationContext {
     /// Why they cannot be used.
     pub fn costs(&self, variants: &Variants) -> Result<CostTable, CalibrationMismatch> {
         self.accept(&Calibration::read(&self.folder)?, variants)
+    }
+
+    /// The measured steps of many requests; none in the files of earlier builds.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    pub fn serving(&self) -> Result<Vec<ServingCost>, CalibrationMismatch> {
+        let file = Calibration::read(&self.folder)?;
+        file.check(&self.backend, &self.machine, &self.binaries)?;
+        Ok(file.serving)
     }
 
     fn accept(&self, file: &Calibration, variants: &Variants) -> Result<CostTable, CalibrationMismatch> {
@@ -112,7 +128,7 @@ impl CalibrationContext {
 
 #[cfg(test)]
 mod tests {
-    use engine::calibrate::StepTimes;
+    use engine::calibrate::{ServingStep, StepTimes};
     use kvmanager::plan::KvForm;
 
     use std::path::Path;
@@ -143,7 +159,10 @@ mod tests {
             StepTimes { spec: spec(1, 16), us: vec![30.0, 10.0, 11.0] },
             StepTimes { spec: spec(4, 16), us: vec![25.0] },
         ];
-        let path = here.write(&Measured { steps, switch_us: 2.0, switch_us_per_row: 0.5 }, Some(2)).unwrap();
+        let serving = vec![ServingStep { width: 4, us: vec![9.0, 8.0, 7.0], us_empty: vec![3.0] }];
+        let path = here.write(&Measured { steps, switch_us: 2.0, switch_us_per_row: 0.5, serving }, Some(2)).unwrap();
+        let stored = ServingCost { width: 4, median_us: 8.0, median_empty_us: 3.0 };
+        assert_eq!(here.serving().unwrap(), [stored]);
         let table = here.costs(&known).unwrap();
         assert_eq!((table.step_us(spec(1, 16)), table.step_us(spec(4, 16))), (Some(11.0), Some(25.0)));
         assert_eq!(table.switch_us(10), 7.0);

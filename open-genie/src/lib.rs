@@ -77,6 +77,7 @@ mod options;
 mod pair;
 mod perplexity;
 mod second_model;
+mod served_drafts;
 pub mod serving;
 mod session;
 mod speculation;

@@ -6,10 +6,11 @@ use dialog::sampler::SamplerRules;
 pub use dialog::sampler::{SettingsError, TokenPenalty};
 use dialog::{DialogError, Grammar, SamplerCallback};
 pub use dialog::{ReplyPiece, RequestBase, RequestSettings, sampler::Logprobs};
+use engine::calibrate::{ServingStep, median};
 pub use engine::{CellRun, GroupCells, RowBudget};
 use engine::{PrefixCache, SeqId, Snapshot, StopFlag, TokenModel};
 pub use serving::{
-    BatchingSettings, Counts, Event, Finished, Mixing, Parking, Policy, Request, RequestHandle, RequestId,
+    Arrived, BatchingSettings, Counts, Event, Finished, Mixing, Parking, Policy, Request, RequestHandle, RequestId,
     RequestTimes, RowsOfStep, Scheduler, ServeError, ServeOptions, Server, Slot, SlotState, StepTime, StepTimes,
     TickEvent, TickReport, TickWatch, WatchEnded,
 };
@@ -20,6 +21,7 @@ use crate::model::{Bundle, Model};
 use crate::opened::Opened;
 use crate::options::Options;
 use crate::pair::PairModel;
+use crate::served_drafts::{Drafts, ServedDrafts};
 use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
 
@@ -28,6 +30,7 @@ use crate::weights::WeightCheck;
 pub struct Serving {
     // Dropped in this order: the power vote outlives the model.
     scheduler: Scheduler,
+    note: Option<String>,
     stop: StopFlag,
     weights: WeightCheck,
     bundle: Bundle,
@@ -51,30 +54,33 @@ impl Model {
     /// # Errors
     /// The binaries cannot be read.
     pub fn step_times(&self) -> Result<Option<StepTimes>, Error> {
-        Ok(self.calibration()?.costs(self.engine().variants()).ok().and_then(|table| {
-            let longest = self.engine().variants().max_ctx();
-            let steps = table.steps().iter().filter(|(spec, _)| spec.cl().get() == longest);
-            StepTimes::new(steps.map(|(spec, us)| StepTime { width: spec.ar().get(), us: *us }))
+        let calibration = self.calibration()?;
+        Ok(calibration.costs(self.engine().variants()).ok().and_then(|table| {
+            let stored = calibration.serving().unwrap_or_default();
+            let stored =
+                stored.iter().map(|s| StepTime { width: s.width, us: s.median_us, us_empty: s.median_empty_us });
+            // An earlier build's file has the times with full caches alone.
+            StepTimes::new(stored).or_else(|| {
+                let longest = self.engine().variants().max_ctx();
+                let steps = table.steps().iter().filter(|(spec, _)| spec.cl().get() == longest);
+                StepTimes::new(steps.map(|(spec, us)| StepTime::new(spec.ar().get(), *us)))
+            })
         }))
     }
 
-    /// Measures a step of each width with a full context, `reps` times; takes the medians.
+    /// Measures a step of each width with a full context and with an empty one, `reps` times; takes the medians.
     ///
     /// # Errors
     /// A graph fails.
     pub fn measure_step_times(&mut self, reps: usize) -> Result<Option<StepTimes>, Error> {
-        let longest = self.engine().variants().max_ctx();
-        let measured = self.engine_mut().calibrate(reps).map_err(DialogError::from).map_err(Error::Dialog)?;
-        let steps = measured.steps.iter().filter(|step| step.spec.cl().get() == longest);
-        Ok(StepTimes::new(
-            steps.map(|step| StepTime { width: step.spec.ar().get(), us: engine::calibrate::median(&step.us) }),
-        ))
+        let measured = self.engine_mut().time_serving(reps).map_err(DialogError::from).map_err(Error::Dialog)?;
+        Ok(medians(&measured))
     }
 
     /// Serves many requests with this model. Its config's sampler, stop sequences and grammar, and those of its options, are those of
-    /// requests that say nothing else; the config's dialog type is `basic`, `lookup` or `spd`, or `--spec` names one of their drafts. Without
-    /// serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin with the prefix cache of the
-    /// model's options, if there is one.
+    /// requests that say nothing else. Types `lookup` and `spd` draft as the config says, `lade`, `ssd-q1` and `eaglet` do not:
+    /// [`Serving::note`]. Without serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin
+    /// with the prefix cache of the model's options, if there is one.
     ///
     /// # Errors
     /// [`Error::Serving`]; the tokenizer cannot be loaded; [`Error::Dialog`] for another kind of dialog.
@@ -90,8 +96,7 @@ impl PairModel {
     /// A graph fails, or there is too little memory.
     pub fn measure_step_times(&mut self, reps: usize) -> Result<Option<StepTimes>, Error> {
         let measured = self.runner_mut().time_steps(reps).map_err(DialogError::from).map_err(Error::Dialog)?;
-        let steps = measured.iter().map(|(width, us)| StepTime { width: *width, us: engine::calibrate::median(us) });
-        Ok(StepTimes::new(steps))
+        Ok(medians(&measured))
     }
 
     /// As [`Model::into_serving`], with the fused graphs: a step has a piece of one prompt and a token of one reply.
@@ -101,6 +106,12 @@ impl PairModel {
     pub fn into_serving(self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
         self.into_parts()?.serve(options.into())
     }
+}
+
+fn medians(measured: &[ServingStep]) -> Option<StepTimes> {
+    let step =
+        |step: &ServingStep| StepTime { width: step.width, us: median(&step.us), us_empty: median(&step.us_empty) };
+    StepTimes::new(measured.iter().map(step))
 }
 
 impl Opened {
@@ -179,16 +190,13 @@ impl ServingParts {
     fn serve(self, options: Option<ServeOptions>) -> Result<Serving, Error> {
         let Self { model, stop, weights, bundle, active, speculation, .. } = self;
         let mut base = RequestBase::from_config(bundle.config()).map_err(Error::Dialog)?;
+        let ServedDrafts { drafts, note } = ServedDrafts::of(&speculation, bundle.config())?;
         let mut drafts_of_model = None;
-        match (&speculation, bundle.config().kind()) {
-            (Speculation::Lookup(settings), _) => base = base.with_lookup(Some(*settings)),
-            (Speculation::Off, _) => base = base.with_lookup(None),
-            (Speculation::OfConfig, "basic" | "lookup") => {}
-            (Speculation::OfConfig, "spd") if bundle.config().draft_token_map().is_none() => {
-                drafts_of_model = Some(bundle.config().kind_blocks().draft_len.unwrap_or(0));
-            }
-            (Speculation::Draft { len, .. }, _) => drafts_of_model = Some(*len),
-            (speculation, kind) => return Err(refused(speculation, kind)),
+        match drafts {
+            Drafts::OfConfig => {}
+            Drafts::None => base = base.with_lookup(None),
+            Drafts::Lookup(settings) => base = base.with_lookup(Some(settings)),
+            Drafts::Model { len, map } => drafts_of_model = Some((len, map)),
         }
         let mut defaults = base.defaults().clone();
         if self.as_genie {
@@ -203,36 +211,23 @@ impl ServingParts {
             scheduler.set_prefix_store(store, min_tokens);
         }
         let mut second_active = None;
-        if let (Some(second), Some(len)) = (self.second, drafts_of_model) {
-            scheduler.set_draft_model(second.model, len)?;
+        if let (Some(second), Some((len, map))) = (self.second, drafts_of_model) {
+            scheduler.set_draft_model(second.model, len, map)?;
             second_active = Some(second.active);
         }
-        Ok(Serving { scheduler, stop, weights, bundle, active: (active, second_active) })
+        Ok(Serving { scheduler, note, stop, weights, bundle, active: (active, second_active) })
     }
-}
-
-/// Drafts of this kind cannot be rows of one sequence beside others'.
-fn refused(speculation: &Speculation, kind: &str) -> Error {
-    let of_trees = "steps hold a tree of tokens, and rows of other requests cannot be beside it";
-    let found = match speculation {
-        Speculation::Lade(_) => format!("`lade`, whose {of_trees}"),
-        Speculation::Ssd { .. } => format!("`ssd`, whose {of_trees}"),
-        Speculation::Eaglet { .. } => format!("`eaglet`, whose {of_trees}"),
-        Speculation::Script(_) => "drafts of a script".to_owned(),
-        _ => match kind {
-            "lade" | "ssd-q1" | "eaglet" => format!("`{kind}`, whose {of_trees}"),
-            "spd" => "`spd` with a draft model of another vocabulary (`draft-token-map`)".to_owned(),
-            _ => format!("`{kind}`"),
-        },
-    };
-    let expected = "a dialog of type `basic`, `lookup` or `spd`, or one of their drafts".into();
-    Error::Dialog(DialogError::Kind { kind: "serving", expected, found })
 }
 
 impl Serving {
     /// The scheduler, to submit requests to and to tick.
     pub fn scheduler(&mut self) -> &mut Scheduler {
         &mut self.scheduler
+    }
+
+    /// What is served otherwise than the config says, for people: drafts of trees.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// What stops a step from any thread.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use genie_types::{Dtype, GraphInfo, TensorInfo};
+use genie_types::{GraphInfo, TensorInfo};
 use qnn_sys::host::HOST_BACKEND_ID;
 use qnn_sys::*;
 
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
 use crate::options::GraphOptions;
+use crate::param::{Owner, Param, Value};
 use crate::system::GraphSpec;
 use crate::table::CallContext;
 
@@ -38,33 +39,6 @@ pub enum TensorKind {
 pub struct TensorRef {
     builder: u64,
     index: usize,
-}
-
-/// A parameter of a node.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Param {
-    /// A number.
-    F32(f32),
-    /// A count, an axis, a mode.
-    U32(u32),
-    /// An axis that may be negative.
-    I32(i32),
-    /// A switch.
-    Bool(bool),
-    /// A row-major table of counts.
-    U32Tensor {
-        /// Extents.
-        dims: Vec<usize>,
-        /// Elements, as many as the extents say.
-        data: Vec<u32>,
-    },
-    /// A row-major table of signed numbers.
-    I32Tensor {
-        /// Extents.
-        dims: Vec<usize>,
-        /// Elements, as many as the extents say.
-        data: Vec<i32>,
-    },
 }
 
 /// A graph under construction: declare tensors, add the nodes between them, finalize.
@@ -94,8 +68,8 @@ pub struct GraphBuilder {
     name: String,
     id: u64,
     tensors: Vec<Tensor>,
-    /// Contents of tensor parameters, which nodes refer to.
-    tables: Vec<Vec<u8>>,
+    /// Contents of parameters that nodes refer to: tables, and texts with their zero byte.
+    contents: Vec<Vec<u8>>,
     context: Arc<ContextInner>,
 }
 
@@ -133,7 +107,7 @@ impl GraphBuilder {
             name: name.to_owned(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             tensors: Vec::new(),
-            tables: Vec::new(),
+            contents: Vec::new(),
             context: context.clone(),
         })
     }
@@ -175,7 +149,8 @@ impl GraphBuilder {
     /// Adds a node of package `qti.aisw`, or of another one as `package::op`. Tensor parameters are registered as `{node}_{param}`.
     ///
     /// # Errors
-    /// Tensors of another builder, parameters whose size contradicts their extents, what the library refuses.
+    /// Tensors of another builder, parameters whose size contradicts their extents, texts with a zero byte, what the library
+    /// refuses.
     pub fn node(
         &mut self,
         name: &str,
@@ -187,9 +162,12 @@ impl GraphBuilder {
         let (package, op_type) = op.split_once("::").unwrap_or((QNN_PACKAGE, op));
         let (c_node, c_package, c_op) = (c_name(name)?, c_name(package)?, c_name(op_type)?);
         let c_params = params.iter().map(|(param, _)| c_name(param)).collect::<Result<Vec<_>>>()?;
+        // All are checked before the library is given the first one.
+        let values = params.iter().map(|(param, value)| value.check(Owner { graph: &self.name, node: name, param }));
+        let values = values.collect::<Result<Vec<_>>>()?;
         let mut raw_params = Vec::with_capacity(params.len());
-        for ((param, value), c_param) in params.iter().zip(&c_params) {
-            let (kind, anon0) = self.param(name, param, value)?;
+        for (value, c_param) in values.into_iter().zip(&c_params) {
+            let (kind, anon0) = self.param(value)?;
             raw_params.push(Qnn_Param_t { paramType: kind, name: c_param.as_ptr(), anon0 });
         }
         let mut raw_inputs = self.raw_tensors(name, inputs)?;
@@ -208,7 +186,7 @@ impl GraphBuilder {
         };
         let _calls = self.context.backend.lock();
         // SAFETY: a graph of this context that is not finalised; all that the config points at lives until the call
-        // returns, and the tensors' own parts as long as this builder.
+        // returns, and the tensors' own parts, and contents of parameters, as long as this builder.
         unsafe { self.context.table().graph_add_node(self.raw, config) }
             .context(self.context.display_name(), || format!("add node `{name}` (`{op}`) to graph `{}`", self.name))
     }
@@ -273,46 +251,24 @@ impl GraphBuilder {
         tensors.iter().map(raw).collect()
     }
 
-    fn param(&mut self, node: &str, param: &str, value: &Param) -> Result<(Qnn_ParamType_t, Qnn_Param_t_anon0)> {
-        let scalar = |data_type, anon0| {
-            (QNN_PARAMTYPE_SCALAR, Qnn_Param_t_anon0 { scalarParam: Qnn_Scalar_t { dataType: data_type, anon0 } })
-        };
+    /// The C form of a parameter; a table is declared as a tensor. What the node refers to stays with the builder.
+    fn param(&mut self, value: Value) -> Result<(Qnn_ParamType_t, Qnn_Param_t_anon0)> {
+        let scalar = |scalar| (QNN_PARAMTYPE_SCALAR, Qnn_Param_t_anon0 { scalarParam: scalar });
         Ok(match value {
-            Param::F32(x) => scalar(QNN_DATATYPE_FLOAT_32, Qnn_Scalar_t_anon0 { floatValue: *x }),
-            Param::U32(n) => scalar(QNN_DATATYPE_UINT_32, Qnn_Scalar_t_anon0 { uint32Value: *n }),
-            Param::I32(n) => scalar(QNN_DATATYPE_INT_32, Qnn_Scalar_t_anon0 { int32Value: *n }),
-            Param::Bool(on) => scalar(QNN_DATATYPE_BOOL_8, Qnn_Scalar_t_anon0 { bool8Value: u8::from(*on) }),
-            Param::U32Tensor { dims, data } => {
-                self.table(node, param, dims, Dtype::U32, data.iter().flat_map(|n| n.to_ne_bytes()).collect())?
+            Value::Scalar(value) => scalar(value),
+            Value::Text(text) => {
+                let anon0 = Qnn_Scalar_t_anon0 { stringValue: text.as_ptr().cast() };
+                self.contents.push(text);
+                scalar(Qnn_Scalar_t { dataType: QNN_DATATYPE_STRING, anon0 })
             }
-            Param::I32Tensor { dims, data } => {
-                self.table(node, param, dims, Dtype::I32, data.iter().flat_map(|n| n.to_ne_bytes()).collect())?
+            Value::Table(info, bytes) => {
+                let tensor = self.declare(&info, Role::Static, Some(&bytes))?;
+                let mut raw = self.tensors[tensor.index].raw;
+                raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, &bytes)?;
+                self.contents.push(bytes);
+                (QNN_PARAMTYPE_TENSOR, Qnn_Param_t_anon0 { tensorParam: raw })
             }
         })
-    }
-
-    /// Registers a tensor parameter; its contents stay with the builder, since the node refers to them.
-    fn table(
-        &mut self,
-        node: &str,
-        param: &str,
-        dims: &[usize],
-        dtype: Dtype,
-        bytes: Vec<u8>,
-    ) -> Result<(Qnn_ParamType_t, Qnn_Param_t_anon0)> {
-        let info = TensorInfo::new(format!("{node}_{param}"), dims, dtype);
-        if bytes.len() != info.size_bytes() {
-            return Err(Error::Invalid {
-                what: format!("graph `{}`, node `{node}`: parameter `{param}` {dims:?}", self.name),
-                expected: format!("{} elements", info.n_elems()),
-                found: (bytes.len() / dtype.size_bytes()).to_string(),
-            });
-        }
-        let tensor = self.declare(&info, Role::Static, Some(&bytes))?;
-        let mut raw = self.tensors[tensor.index].raw;
-        raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, &bytes)?;
-        self.tables.push(bytes);
-        Ok((QNN_PARAMTYPE_TENSOR, Qnn_Param_t_anon0 { tensorParam: raw }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use qnn_host::kernels::linear::{Linear, linear_on};
-use qnn_host::kernels::packed::{Packed, Packing};
+use qnn_host::kernels::packed::{Bits, Packed, Packing};
 use qnn_host::kernels::{Float, Floats, Isa, Mat};
 use qnn_host::pool::{Pool, PoolOptions};
 
@@ -38,12 +38,15 @@ fn benches(c: &mut Criterion) {
                 let bytes: Vec<u8> = (0..n * k * ty.size_bytes()).map(|i| (i % 48) as u8).collect();
                 run(&format!("{ty:?}").to_lowercase(), Mat::new(Floats::new(&bytes, ty), n, k), bytes.len());
             }
-            let names =
-                ["q4_0", "q8_0", "w4", "w8", "q6_k", "q4_k", "q5_k", "iq4_xs", "q5_0", "iq4_nl", "q3_k", "q2_k"];
+            let names = [
+                "q4_0", "q8_0", "w4", "w8", "q6_k", "q4_k", "q5_k", "iq4_xs", "q5_0", "iq4_nl", "q3_k", "q2_k", "mxfp4",
+            ];
             for (name, packing) in names.into_iter().zip(Packing::ALL) {
                 let made = |packing: Packing, cols: usize| -> Vec<u8> {
                     let len = packing.size_bytes(n, cols).expect("a real shape");
-                    (0..len).map(|i| (i % 48) as u8).collect()
+                    // Beside floats a scale is an exponent: 2^-27 to 2^20, as numbers that are not normal take longer.
+                    let least = if packing.bits == Bits::FloatFour { 100 } else { 0 };
+                    (0..len).map(|i| least + (i % 48) as u8).collect()
                 };
                 let bytes = made(packing, k);
                 let packed = Packed::new(&bytes, packing, n, k);

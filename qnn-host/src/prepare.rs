@@ -18,7 +18,7 @@ pub struct PrepareOptions {
     pub shared: Arc<SharedConstants>,
     /// Constants are in a shared, read-only mapping of a file, and their pages leave memory when a step has read them.
     pub(crate) lets_weights_go: bool,
-    /// Ops of others that nodes may name.
+    /// Ops of others that nodes may name. They are not asked again whether they accept a node.
     pub packages: Packages,
 }
 

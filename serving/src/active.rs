@@ -29,7 +29,7 @@ pub(crate) struct Active {
     /// Of them those of the store of prefixes.
     pub(crate) n_stored: usize,
     pub(crate) n_parked: usize,
-    taken_at: Instant,
+    came: Instant,
     pub(crate) started_at: Option<Instant>,
     pub(crate) first_token_at: Option<Instant>,
     /// Its rows while it is parked.
@@ -41,7 +41,8 @@ pub(crate) struct Active {
 }
 
 impl Active {
-    pub(crate) fn new(id: RequestId, reply: RequestReply, priority: i32, arrived_us: u64) -> Self {
+    /// One that came at `arrived_us` of the caller's clock, which is `came`.
+    pub(crate) fn new(id: RequestId, reply: RequestReply, priority: i32, (arrived_us, came): (u64, Instant)) -> Self {
         Self {
             id,
             reply,
@@ -55,7 +56,7 @@ impl Active {
             n_shared: 0,
             n_stored: 0,
             n_parked: 0,
-            taken_at: Instant::now(),
+            came,
             started_at: None,
             first_token_at: None,
             snapshot: None,
@@ -88,7 +89,11 @@ impl Active {
         let now = Instant::now();
         let started = self.started_at.unwrap_or(now);
         let first = self.first_token_at.unwrap_or(now);
-        RequestTimes { waited: started - self.taken_at, prefill: first - started, decode: now - first }
+        RequestTimes {
+            waited: started.saturating_duration_since(self.came),
+            prefill: first - started,
+            decode: now - first,
+        }
     }
 
     /// Brings the phase to what is to be done: more than the last token is a prompt.

@@ -4,8 +4,14 @@
 //! sequence has in common with the request's tokens is compared, it goes back to there, and processes the rest; of a long prompt a
 //! piece in each step of the first model, so that replies do not wait for it.
 //!
+//! *Vocabularies*: the same ids, or a map of the draft model's ids to the first model's. It is given the tokens that it knows; behind one
+//! that it does not know it drafts nothing.
+//!
 //! *Invariant*: a draft is no more than an offer. Where the draft model fails it is left aside, and replies go on without drafts.
 
+use std::borrow::Cow;
+
+use dialog::kinds::VocabularyMap;
 use engine::{EngineError, LogitsRequest, SeqId, SeqRows, SequenceModel, TokenModel};
 use genie_types::TokenId;
 
@@ -30,6 +36,7 @@ pub(crate) struct DraftModel {
     model: Box<dyn TokenModel>,
     len: usize,
     n_vocab: usize,
+    map: Option<VocabularyMap>,
     is_left_aside: bool,
 }
 
@@ -40,11 +47,18 @@ impl std::fmt::Debug for DraftModel {
 }
 
 impl DraftModel {
-    /// Drafts of up to `len` tokens for a model with `n_vocab` of them; of a larger vocabulary the additional tokens are never
-    /// drafted.
-    pub(crate) fn new(mut model: Box<dyn TokenModel>, len: usize, n_vocab: usize) -> Result<Self, ServeError> {
+    /// Drafts of up to `len` tokens for a model with `n_vocab` of them; of a larger vocabulary, and of ids that `map` does not have, the
+    /// additional tokens are never drafted.
+    pub(crate) fn new(
+        mut model: Box<dyn TokenModel>,
+        len: usize,
+        n_vocab: usize,
+        map: Option<VocabularyMap>,
+    ) -> Result<Self, ServeError> {
         let own = model.vocab_size();
-        if own < n_vocab {
+        if let Some(map) = &map {
+            map.check("spd", n_vocab, own)?;
+        } else if own < n_vocab {
             let expected = "a draft model with a vocabulary at least as large as the first model's";
             let found = format!("{own} tokens beside {n_vocab}");
             return Err(ServeError::Setting { key: "draft model", expected, found });
@@ -55,7 +69,7 @@ impl DraftModel {
             let found = "one that has one at a time".to_owned();
             return Err(ServeError::Setting { key: "draft model", expected, found });
         }
-        Ok(Self { model, len, n_vocab, is_left_aside: false })
+        Ok(Self { model, len, n_vocab, map, is_left_aside: false })
     }
 
     /// Tokens that may come next, for each wish; none where there is no room, or the prompt is not processed yet.
@@ -87,15 +101,17 @@ impl DraftModel {
 
     fn draft_into(&mut self, wishes: &[Wish<'_>], drafts: &mut [Vec<TokenId>]) -> Result<(), EngineError> {
         let (n_vocab, most, limit) = (self.n_vocab, self.len, self.model.context_size());
+        let map = self.map.as_ref();
         let Some(model) = self.model.sequences() else { return Ok(()) };
         let mut ready = Vec::with_capacity(wishes.len());
         let mut pieces_left = PIECE;
         for (at, wish) in wishes.iter().enumerate() {
+            let Some(history) = in_its_ids(map, wish.history) else { continue };
             // The last token's row and those of the draft have to fit.
-            if wish.most == 0 || wish.history.len() + wish.most.min(most) > limit {
+            if wish.most == 0 || history.len() + wish.most.min(most) > limit {
                 continue;
             }
-            let mut rest = &wish.history[go_back(model, wish.seq, wish.history)?..];
+            let mut rest = &history[go_back(model, wish.seq, &history)?..];
             while rest.len() > PIECE && pieces_left > 0 {
                 let piece =
                     SeqRows { seq: wish.seq, tokens: &rest[..PIECE], wanted: LogitsRequest::Nothing, prompt: false };
@@ -118,18 +134,29 @@ impl DraftModel {
                 .collect();
             let mut next = vec![None; rows.len()];
             model.process_mixed(&rows, &mut |input, _, row| {
-                next[input] = likeliest(&row[..row.len().min(n_vocab)]);
+                next[input] = match map {
+                    Some(map) => likeliest(&map.row(row, n_vocab)),
+                    None => likeliest(&row[..row.len().min(n_vocab)]),
+                };
             })?;
             let drawn = ready.iter().zip(next).filter_map(|(&(at, _), token)| Some((at, token?)));
             ready = drawn
                 .filter_map(|(at, token)| {
                     drafts[at].push(token);
-                    (drafts[at].len() < wishes[at].most.min(most)).then(|| (at, vec![token]))
+                    let own = map.map_or(Some(token), |map| map.draft_id(token))?;
+                    (drafts[at].len() < wishes[at].most.min(most)).then(|| (at, vec![own]))
                 })
                 .collect();
         }
         Ok(())
     }
+}
+
+/// A request's tokens as the draft model's; `None` where it does not know the last one.
+fn in_its_ids<'a>(map: Option<&VocabularyMap>, history: &'a [TokenId]) -> Option<Cow<'a, [TokenId]>> {
+    let Some(map) = map else { return Some(history.into()) };
+    map.draft_id(*history.last()?)?;
+    Some(map.draft_ids(history).into())
 }
 
 fn likeliest(row: &[f32]) -> Option<TokenId> {

@@ -25,7 +25,7 @@
 //! | [`ServeOptions`], [`Policy`] | what it may do |
 //! | [`Request`], [`Event`], [`Finished`] | what goes in and comes out |
 //! | [`Slot`] | a sequence of the cache, to be looked at, saved, restored, erased |
-//! | [`TickWatch`], [`TickEvent`] | what each step did, while someone listens |
+//! | [`TickWatch`], [`TickEvent`], [`Arrived`] | what each step did and which requests came, while someone listens |
 //! | [`ServeError`] | why a request is refused or ends |
 //!
 //! # What it must never know
@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod active;
+pub mod arrivals;
 mod draft_model;
 pub mod error;
 pub mod options;
@@ -46,6 +47,7 @@ pub mod slot;
 mod step;
 pub mod watch;
 
+pub use arrivals::Arrived;
 pub use dialog::config::BatchingSettings;
 pub use error::ServeError;
 pub use kvmanager::plan::serve::{Mixing, ServeRules, StepTime, StepTimes};

@@ -9,13 +9,15 @@ mod watching;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use dialog::{RequestBase, RequestReply, StopReason};
 use engine::{EngineError, RowBudget, SeqId, SequenceModel, TokenModel};
-use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, TickRows, plan_tick};
+use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, Tick, TickRows, plan_tick};
 use session_store::PrefixStore;
 
 use crate::active::Active;
+use crate::arrivals::Arrivals;
 use crate::draft_model::DraftModel;
 use crate::prefix::StoredPrefixes;
 use crate::watch::Watchers;
@@ -63,6 +65,8 @@ pub struct Scheduler {
     /// Sequences that the model has.
     most_sequences: usize,
     pub(crate) watchers: Watchers,
+    /// Kept while there are watchers.
+    arrivals: Arrivals,
     pub(crate) active: Vec<Active>,
     /// Sequences of requests that are over, the one used longest ago first.
     idle: VecDeque<SeqId>,
@@ -109,6 +113,7 @@ impl Scheduler {
             pairs,
             most_sequences,
             watchers: Watchers::default(),
+            arrivals: Arrivals::default(),
             active: Vec::new(),
             idle: VecDeque::new(),
             stored: None,
@@ -172,7 +177,7 @@ impl Scheduler {
         &self.base
     }
 
-    /// The times that widths are chosen by.
+    /// The times that widths are chosen by, with a full and with an empty cache.
     pub fn step_times(&self) -> &StepTimes {
         &self.times
     }
@@ -240,6 +245,16 @@ impl Scheduler {
     /// # Errors
     /// [`ServeError::QueueFull`], [`ServeError::PromptTooLong`].
     pub fn submit_reply(&mut self, reply: RequestReply, priority: i32, now_us: u64) -> Result<RequestId, ServeError> {
+        self.submit_from((now_us, Instant::now()), reply, priority)
+    }
+
+    /// As [`submit_reply`](Self::submit_reply), of one that came a while ago: by the caller's clock, and by the system's.
+    pub(crate) fn submit_from(
+        &mut self,
+        came: (u64, Instant),
+        reply: RequestReply,
+        priority: i32,
+    ) -> Result<RequestId, ServeError> {
         let rows = self.rows();
         let (found, limit) = (reply.n_prompt(), self.limit().min(rows.total));
         if found > limit {
@@ -266,7 +281,12 @@ impl Scheduler {
         }
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        self.active.push(Active::new(id, reply, priority, now_us));
+        if self.watchers.is_empty() {
+            self.arrivals.forget();
+        } else {
+            self.arrivals.add(id, reply.history(), came.0);
+        }
+        self.active.push(Active::new(id, reply, priority, came));
         Ok(id)
     }
 
@@ -292,7 +312,8 @@ impl Scheduler {
         self.give_turns(now_us);
         self.make_drafts();
         loop {
-            let tick = self.plan(now_us);
+            let times = self.times_now();
+            let tick = self.plan(now_us, &times);
             if !tick.park.is_empty() {
                 tick.park.iter().for_each(|&id| self.park(id));
                 continue;
@@ -305,14 +326,20 @@ impl Scheduler {
             if tick.rows.is_empty() {
                 return Ok(TickReport { wait_until_us: tick.wait_until_us, ..TickReport::default() });
             }
-            let step = self.begin_watch(&tick);
+            let step = self.begin_watch(&tick, &times);
             let rows = self.run(&tick.rows, now_us)?;
             self.end_watch(step, &rows, now_us);
             return Ok(TickReport { rows, width: tick.width, wait_until_us: None });
         }
     }
 
-    fn plan(&mut self, now_us: u64) -> kvmanager::plan::serve::Tick {
+    /// The times of steps with contexts as long as the longest that runs: none of their rows sees more.
+    fn times_now(&self) -> StepTimes {
+        let longest = self.active.iter().filter(|request| request.runs()).map(|request| request.n_done).max();
+        self.times.at(longest.unwrap_or(0) as f64 / self.limit().max(1) as f64)
+    }
+
+    fn plan(&mut self, now_us: u64, times: &StepTimes) -> Tick {
         let rows = self.rows();
         let idle_rows = self.idle_rows();
         let own: Vec<usize> =
@@ -330,7 +357,7 @@ impl Scheduler {
             free_slots: most.saturating_sub(running),
             had_prefill: self.had_prefill,
         };
-        plan_tick(&state, &self.rules, &self.times)
+        plan_tick(&state, &self.rules, times)
     }
 
     fn end_what_is_over(&mut self) {

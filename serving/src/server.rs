@@ -19,6 +19,8 @@ enum Command {
     Submit {
         reply: Box<RequestReply>,
         priority: i32,
+        /// It may wait behind a step.
+        came: Instant,
         events: Sender<Event>,
         answer: Sender<Result<(RequestId, Arc<AtomicBool>), ServeError>>,
     },
@@ -104,10 +106,11 @@ impl Server {
     /// # Errors
     /// Those of [`Scheduler::submit`]; [`ServeError::ShutDown`].
     pub fn submit(&self, request: Request) -> Result<RequestHandle, ServeError> {
+        let came = Instant::now();
         let reply = self.base.request(request.prompt, request.settings, self.n_vocab)?;
         let (events, received) = unbounded();
         let (answer, answered) = bounded(1);
-        let command = Command::Submit { reply: Box::new(reply), priority: request.priority, events, answer };
+        let command = Command::Submit { reply: Box::new(reply), priority: request.priority, came, events, answer };
         self.commands.send(command).map_err(|_| ServeError::ShutDown)?;
         let (id, cancel) = answered.recv().map_err(|_| ServeError::ShutDown)??;
         Ok(RequestHandle { id, events: received, cancel })
@@ -182,7 +185,11 @@ impl Loop {
     }
 
     fn now_us(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+        self.us_at(Instant::now())
+    }
+
+    fn us_at(&self, time: Instant) -> u64 {
+        u64::try_from(time.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
     fn run(mut self, inbox: &Receiver<Command>) {
@@ -231,9 +238,9 @@ impl Loop {
     /// Whether it was the last command.
     fn obey(&mut self, command: Command) -> bool {
         match command {
-            Command::Submit { reply, priority, events, answer } => {
-                let now = self.now_us();
-                let taken = self.scheduler.submit_reply(*reply, priority, now).map(|id| {
+            Command::Submit { reply, priority, came, events, answer } => {
+                let came = (self.us_at(came), came);
+                let taken = self.scheduler.submit_from(came, *reply, priority).map(|id| {
                     let cancel = self.scheduler.cancel_flag(id).unwrap_or_default();
                     self.clients.insert(id, (events, cancel.clone()));
                     (id, cancel)

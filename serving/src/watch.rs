@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use engine::{GroupCells, RowBudget, SeqId};
 
-use crate::{RequestId, Slot};
+use crate::{Arrived, RequestId, Slot};
 
 /// Rows of one request in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct TickEvent {
     pub rows: Vec<RowsOfStep>,
     /// Rows without a token.
     pub padding: usize,
+    /// Requests that came since the step before, this one's time included.
+    pub arrived: Vec<Arrived>,
     /// Requests that wait for rows after it.
     pub waiting: usize,
     /// The slots after it.

@@ -3,12 +3,13 @@
 
 mod fake;
 
+use dialog::kinds::VocabularyMap;
 use dialog::sampler::SamplerError;
 use dialog::{DialogError, Grammar, GrammarKind, ReplyPiece, RequestSettings, SamplerSettings, StopReason};
 use engine::{SeqId, Snapshot};
 use fake::{EOS, Fake, VOCAB, base};
 use genie_types::TokenId;
-use serving::{Event, Finished, Request, Scheduler, ServeError, ServeOptions, Server, SlotState};
+use serving::{Event, Finished, Request, Scheduler, ServeError, ServeOptions, Server, SlotState, StepTime, StepTimes};
 
 const CONTEXT: usize = 96;
 
@@ -238,4 +239,68 @@ fn a_server_tells_of_its_slots_and_steps() {
     let n_steps = server.counts().expect("it runs").n_steps;
     drop(server);
     assert_eq!(std::iter::from_fn(|| watch.next()).count(), n_steps);
+}
+
+/// A draft model with ids of its own: the same model, so that its drafts hold where it knows the tokens.
+#[test]
+fn a_draft_model_may_have_ids_of_its_own() {
+    let run = |draft: Option<Vec<u32>>| {
+        let mut scheduler = scheduler();
+        if let Some(ids) = draft {
+            let map = VocabularyMap::new(ids.iter().map(|id| Some(TokenId(*id))).collect()).unwrap();
+            scheduler.set_draft_model(Box::new(Fake::new(256, 64).with_ids(ids)), 3, Some(map)).unwrap();
+        }
+        let long = |settings: &mut RequestSettings| settings.ignore_end_tokens = true;
+        let found = serve(&mut scheduler, vec![request(&[1, 2, 3], long), request(&[9, 8], long)]);
+        let tokens: Vec<_> = found.iter().map(|(done, _)| done.reply.tokens.clone()).collect();
+        let speculation = found.into_iter().map(|(done, _)| done.reply.kpis.speculation.unwrap_or_default());
+        let counts = speculation.fold((0, 0), |(a, b), of| (a + of.n_drafted, b + of.n_accepted));
+        (tokens, counts, scheduler.counts().n_steps)
+    };
+    let (plain, _, n_steps) = run(None);
+    let (all, (drafted, accepted), n_fewer) = run(Some((0..VOCAB as u32).rev().collect()));
+    assert_eq!(all, plain);
+    assert!(
+        drafted > 0 && drafted == accepted && 2 * n_fewer < n_steps + 4,
+        "{accepted} of {drafted}, {n_fewer} steps"
+    );
+    // It lacks tokens of the prompts and replies: what it says then is another model's.
+    let (some, (drafted, accepted), _) = run(Some((0..VOCAB as u32).filter(|id| id % 4 != 1).collect()));
+    assert_eq!(some, plain);
+    assert!(drafted > accepted, "{accepted} of {drafted}");
+}
+
+#[test]
+fn a_map_that_fits_neither_model_is_refused() {
+    let refused = |ids: u32, last: u32| {
+        let map = VocabularyMap::new((0..ids).chain([last]).map(|id| Some(TokenId(id))).collect()).unwrap();
+        let draft = Fake::new(64, 64).with_ids((0..4).collect());
+        scheduler().set_draft_model(Box::new(draft), 2, Some(map)).expect_err("it is refused").to_string()
+    };
+    assert!(refused(4, 9).contains("the 5 ids of `draft-token-map`"), "{}", refused(4, 9));
+    assert!(refused(2, 99).contains("token 99"), "{}", refused(2, 99));
+}
+
+/// What a full cache makes dear is not dear for short contexts: all replies are in one step.
+#[test]
+fn widths_are_chosen_by_the_contexts_at_hand() {
+    let widest = |full_only: bool| {
+        let time = |(width, us, us_empty)| StepTime { width, us, us_empty: if full_only { us } else { us_empty } };
+        let step_times = StepTimes::new([(1, 14.0, 13.0), (4, 25.0, 14.0), (16, 80.0, 17.0)].map(time));
+        let options = ServeOptions { step_times, ..ServeOptions::default() };
+        let mut scheduler = Scheduler::new(Box::new(Fake::new(400, CONTEXT)), base(CONTEXT), options).unwrap();
+        let prompts: Vec<[u32; 2]> = (0..8).map(|n| [n, 9]).collect();
+        for prompt in &prompts {
+            scheduler.submit(request(prompt, |_| ()), 0).unwrap();
+        }
+        let mut widths = Vec::new();
+        for now in 0..1_000 {
+            let report = scheduler.tick(now).unwrap();
+            if report.rows.iter().all(|rows| !rows.prefill) && report.rows.len() >= 4 {
+                widths.push(report.width);
+            }
+        }
+        widths.into_iter().max()
+    };
+    assert_eq!((widest(false), widest(true)), (Some(16), Some(4)));
 }

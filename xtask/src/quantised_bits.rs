@@ -11,8 +11,15 @@ use clap::Args;
 use crate::llama_cpp::quantise;
 use crate::workspace::{root, sh};
 
-/// Types of files. Most hold matrices of several: layers that matter more have more bits.
-const TYPES: [&str; 10] = ["Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_NL", "IQ4_XS"];
+/// Types of files. Most hold matrices of several: layers that matter more have more bits. MXFP4, which is for experts, is so for all
+/// matrices if that is forbidden ([`flags`]).
+const TYPES: [&str; 11] =
+    ["Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4_MOE"];
+
+/// What `llama-quantize` needs besides for a type.
+fn flags(ty: &str) -> &'static [&'static str] {
+    if ty == "MXFP4_MOE" { &["--pure"] } else { &[] }
+}
 
 /// Where llama.cpp is, and the model.
 #[derive(Args)]
@@ -43,7 +50,7 @@ pub fn run(args: &QuantisedBitsArgs) -> Result<()> {
     };
     for ty in TYPES {
         let (quantised, widened) = (folder.join(format!("{ty}.gguf")), folder.join(format!("{ty}-F32.gguf")));
-        quantise(&args.llama, &[], &model, &quantised, ty)?;
+        quantise(&args.llama, flags(ty), &model, &quantised, ty)?;
         quantise(&args.llama, &["--allow-requantize"], &quantised, &widened, "F32")?;
         let files = [quantised.display().to_string(), widened.display().to_string()];
         sh("cargo", &[&compare[..], &["compare", &files[0], &files[1]]].concat(), &[])?;

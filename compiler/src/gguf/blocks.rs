@@ -19,9 +19,11 @@
 //! IQ4_NL 32 elements    f16 d | 16 bytes as Q4_0                             d * LEVELS[q]
 //! IQ4_XS 256 elements   f16 d | u16: upper 2 bits of 8 scales | 4 bytes: lower 4 bits | 8 times 16 bytes as Q4_0
 //!                                                                           d * (scale - 32) * LEVELS[q]
+//! MXFP4  32 elements    u8 e | 16 bytes as Q4_0                              2^(e - 128) * FLOATS[q]; NaN if e = 255
 //! ```
 //! Values of 2 bits of Q2_K and Q3_K: of 128 elements, element i lies at bit 2 * (i / 32) of byte i % 32; the third bit of element i
 //! of all 256 is bit i / 32 of byte i % 32.
+//! MXFP4 is that of the *OCP Microscaling Formats Specification* 1.0 (4-bit floats E2M1, scales E8M0), except that ggml has no -0.
 
 use half::f16;
 
@@ -53,6 +55,8 @@ pub enum BlockFormat {
     IQ4_NL,
     /// As `IQ4_NL`, sub-blocks of 32 with a scale, eight to a block.
     IQ4_XS,
+    /// Floats of 4 bits, blocks of 32 whose scale is a power of two.
+    MXFP4,
 }
 
 /// One block of 256 with a scale for each 32: `w = q * scale - minimum * unit`, exact up to the difference.
@@ -82,6 +86,9 @@ pub(crate) struct HalfSteps {
 /// What 4 bits stand for in the formats with levels.
 const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
+/// Twice what 4 bits stand for in `MXFP4`: a sign, two bits of exponent, one of fraction.
+const FLOATS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
 /// Elements of a block of the k-formats.
 const K: usize = 256;
 
@@ -101,13 +108,14 @@ impl BlockFormat {
             Self::Q3K => "Q3_K",
             Self::IQ4_NL => "IQ4_NL",
             Self::IQ4_XS => "IQ4_XS",
+            Self::MXFP4 => "MXFP4",
         }
     }
 
     /// Elements of a block.
     pub const fn elems(self) -> usize {
         match self {
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::IQ4_NL => 32,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 | Self::IQ4_NL | Self::MXFP4 => 32,
             Self::Q4K | Self::Q5K | Self::Q6K | Self::Q2K | Self::Q3K | Self::IQ4_XS => K,
         }
     }
@@ -126,6 +134,7 @@ impl BlockFormat {
             Self::Q2K => K / 16 + K / 4 + 2 + 2,
             Self::Q3K => K / 8 + K / 4 + 12 + 2,
             Self::IQ4_XS => 2 + 2 + 4 + K / 2,
+            Self::MXFP4 => 1 + 16,
         }
     }
 
@@ -137,9 +146,9 @@ impl BlockFormat {
         assert_eq!(bytes.len() / self.bytes() * self.elems(), to.len(), "whole blocks");
         for (bytes, to) in bytes.chunks_exact(self.bytes()).zip(to.chunks_exact_mut(self.elems())) {
             match self {
-                Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::IQ4_NL => {
+                Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::IQ4_NL | Self::MXFP4 => {
                     let mut q = [0; 32];
-                    let scale = self.unpack(bytes, &mut q).to_f32();
+                    let scale = self.unpack(bytes, &mut q);
                     to.iter_mut().zip(q).for_each(|(to, q)| *to = scale * f32::from(q));
                 }
                 Self::Q4_1 => with_minimum(bytes, [0; 4], &bytes[4..], to),
@@ -158,7 +167,7 @@ impl BlockFormat {
         match self {
             Self::Q4_0 => Some(4),
             Self::Q5_0 => Some(5),
-            Self::Q8_0 | Self::IQ4_NL => Some(8),
+            Self::Q8_0 | Self::IQ4_NL | Self::MXFP4 => Some(8),
             Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K | Self::Q6K | Self::Q2K | Self::Q3K | Self::IQ4_XS => None,
         }
     }
@@ -209,11 +218,16 @@ impl BlockFormat {
         }
     }
 
-    /// Unpacks the values of one block of `Q4_0`, `Q5_0`, `Q8_0` or `IQ4_NL`; returns its scale.
+    /// Unpacks the values of one block of `Q4_0`, `Q5_0`, `Q8_0`, `IQ4_NL` or `MXFP4`; returns its scale, exact in f32. Twice the
+    /// floats of `MXFP4` are whole numbers, which go with half its scale.
     ///
     /// # Panics
     /// For other formats.
-    pub(crate) fn unpack(self, block: &[u8], to: &mut [i8; 32]) -> f16 {
+    pub(crate) fn unpack(self, block: &[u8], to: &mut [i8; 32]) -> f32 {
+        if self == Self::MXFP4 {
+            *to = in_halves([0; 4], &block[1..]).map(|q| FLOATS[usize::from(q)]);
+            return half_of_power(block[0], to);
+        }
         let data = &block[2..];
         match self {
             Self::Q8_0 => to.iter_mut().zip(data).for_each(|(q, &byte)| *q = byte.cast_signed()),
@@ -231,7 +245,20 @@ impl BlockFormat {
             }
             other => panic!("{other:?} has no single scale"),
         }
-        half(block, 0)
+        half(block, 0).to_f32()
+    }
+}
+
+/// Half of a scale of `MXFP4`: 2^(e - 128), or NaN for 255. Zeros have the scale 0 where f32 has no normal number for it: `ggml` writes
+/// them with e = 0.
+fn half_of_power(e: u8, values: &[i8; 32]) -> f32 {
+    /// What f64 adds to an exponent, less the 128.
+    const BIAS: u64 = 1023 - 128;
+    match e {
+        255 => f32::NAN,
+        0 | 1 if *values == [0; 32] => 0.0,
+        // Exact: f32 has powers of two down to 2^-149.
+        e => f64::from_bits((u64::from(e) + BIAS) << 52) as f32,
     }
 }
 

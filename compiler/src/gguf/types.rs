@@ -22,12 +22,12 @@ pub(crate) enum GgmlType {
 
 /// The types that are read, for messages.
 pub(crate) const READ: &str =
-    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL or IQ4_XS";
+    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS or MXFP4";
 
 /// A type that is not read: number, name, and elements and bytes of a block where the format is still in use.
 type Unread = (u32, &'static str, Option<(usize, usize)>);
 
-const UNREAD: [Unread; 27] = [
+const UNREAD: [Unread; 26] = [
     (4, "Q4_2", None),
     (5, "Q4_3", None),
     (9, "Q8_1", Some((32, 40))),
@@ -52,7 +52,6 @@ const UNREAD: [Unread; 27] = [
     (36, "IQ4_NL_4_4", None),
     (37, "IQ4_NL_4_8", None),
     (38, "IQ4_NL_8_8", None),
-    (39, "MXFP4", Some((32, 17))),
     (40, "NVFP4", Some((64, 36))),
     (41, "Q1_0", Some((128, 18))),
 ];
@@ -75,6 +74,7 @@ impl GgmlType {
             11 => Self::Blocks(BlockFormat::Q3K),
             20 => Self::Blocks(BlockFormat::IQ4_NL),
             23 => Self::Blocks(BlockFormat::IQ4_XS),
+            39 => Self::Blocks(BlockFormat::MXFP4),
             other => Self::Other(other),
         }
     }

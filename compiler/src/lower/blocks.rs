@@ -1,5 +1,6 @@
 //! Quantised values in blocks of 32 along the inputs with a float16 scale per block; those of `Q6_K` and `Q3_K` unchanged, in
-//! blocks of 16, as those of `Q2_K`, and those of `Q4_K`, `Q5_K` and `IQ4_XS`, in blocks of 32 with scales of two levels.
+//! blocks of 16, as those of `Q2_K`, and those of `Q4_K`, `Q5_K` and `IQ4_XS`, in blocks of 32 with scales of two levels. Scales of
+//! `MXFP4` are powers of two, which float16 need not hold: graphs have all scales as f32.
 //!
 //! *Layout*: `[out, in]`; 8-bit values one per byte, 4-bit values two per byte, the earlier in the lower half. Blocks of a GGUF
 //! file in the same format, or in one of fewer bits, are copied value by value; other weights are rounded. No factor is folded into
@@ -105,8 +106,10 @@ impl BlockWriter {
     fn copy(&mut self, format: BlockFormat, raw: &[u8], finite: &mut FiniteCheck<'_>) -> Result<()> {
         for block in raw.chunks_exact(format.bytes()) {
             let mut q = [0; BLOCK];
-            let scale = format.unpack(block, &mut q).to_f32();
-            finite.pass_scaled(BLOCK, &[scale])?;
+            let scale = format.unpack(block, &mut q);
+            // A float16 times a byte is always finite; the largest scales of `MXFP4` leave f32's range.
+            let largest = q.iter().fold(0, |m, q| q.unsigned_abs().max(m));
+            finite.pass_scaled(BLOCK, &[scale, scale * f32::from(largest)])?;
             self.push(scale, &q);
         }
         Ok(())
@@ -287,7 +290,7 @@ mod tests {
         /// Every format that is said to be copied gives the very numbers that its definition does.
         #[test]
         fn copied_blocks_keep_every_number(bytes in prop::collection::vec(any::<u8>(), 256), scale in -4000i16..4000, unit in -1f32..1.0) {
-            use BlockFormat::{IQ4_NL, IQ4_XS, Q2K, Q3K, Q4_0, Q4K, Q5_0, Q5K, Q6K, Q8_0};
+            use BlockFormat::{IQ4_NL, IQ4_XS, MXFP4, Q2K, Q3K, Q4_0, Q4K, Q5_0, Q5K, Q6K, Q8_0};
             let scale = f16::from_f32(f32::from(scale) / 1024.0);
             for (format, bits, half_at) in [
                 (Q4_0, BlockBits::Four, 0),
@@ -295,6 +298,7 @@ mod tests {
                 (Q5_0, BlockBits::Eight, 0),
                 (Q8_0, BlockBits::Eight, 0),
                 (IQ4_NL, BlockBits::Eight, 0),
+                (MXFP4, BlockBits::Eight, 0),
                 (Q6K, BlockBits::Six, 208),
                 (Q3K, BlockBits::Six, 108),
                 (Q2K, BlockBits::KTwo, 80),
@@ -303,7 +307,12 @@ mod tests {
                 (IQ4_XS, BlockBits::Levels, 0),
             ] {
                 let mut raw = bytes[..format.bytes()].to_vec();
-                raw[half_at..half_at + 2].copy_from_slice(&scale.to_le_bytes());
+                if format == MXFP4 {
+                    // Larger ones may leave f32's range.
+                    raw[0] %= 253;
+                } else {
+                    raw[half_at..half_at + 2].copy_from_slice(&scale.to_le_bytes());
+                }
                 if matches!(format, Q2K | Q4K | Q5K) {
                     let at = if format == Q2K { 82 } else { 2 };
                     raw[at..at + 2].copy_from_slice(&f16::from_f32(unit).to_le_bytes());
@@ -363,6 +372,31 @@ mod tests {
             let error = writer.copy(BlockFormat::Q4_0, &raw, &mut spec.finite_check()).unwrap_err();
             assert!(error.to_string().contains("at index [1, 0]: weights must be finite"), "{error}");
         }
+    }
+
+    #[test]
+    fn powers_of_two_are_kept_where_float16_has_none_and_refused_where_weights_are_not_finite() {
+        let copied = |e: u8, q: u8| {
+            let mut writer = BlockWriter::new(BlockBits::Eight);
+            let raw: Vec<u8> = std::iter::once(e).chain([q; 16]).collect();
+            let copied = writer.copy(BlockFormat::MXFP4, &raw, &mut spec().finite_check());
+            copied.map(|()| (writer.scales[0].0, writer.bytes[0].cast_signed())).map_err(|e| e.to_string())
+        };
+        // Of 4 bits 7 is 6, 1 is 0.5, and 15 is -6: twice that are bytes.
+        assert_eq!(copied(127, 0x77), Ok((0.5, 12)));
+        assert_eq!(copied(60, 0xff), Ok((2f32.powi(-68), -12)));
+        assert_eq!(copied(2, 0x11), Ok((f32::MIN_POSITIVE, 1)));
+        assert_eq!(copied(0, 0x11), Ok((f32::MIN_POSITIVE / 4.0, 1)));
+        // ggml's zeros.
+        assert_eq!(copied(0, 0x00), Ok((0.0, 0)));
+        assert_eq!(copied(1, 0x88), Ok((0.0, 0)));
+        assert_eq!(copied(120, 0x88), Ok((2f32.powi(-8), 0)));
+        assert_eq!(copied(252, 0x77), Ok((2f32.powi(124), 12)));
+        let refused = |value: &str| Err(format!("tensor `w` has {value} at index [0, 0]: weights must be finite"));
+        assert_eq!(copied(253, 0x77), refused("inf"));
+        assert_eq!(copied(253, 0x66), refused("inf"));
+        assert_eq!(copied(253, 0x55), Ok((2f32.powi(125), 6)));
+        assert_eq!(copied(255, 0x00), refused("NaN"));
     }
 
     #[test]

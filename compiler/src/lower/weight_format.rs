@@ -214,7 +214,9 @@ impl BlockBits {
             // What has four bits keeps them: they hold the same numbers.
             (BlockFormat::Q4_0, Role::Linear | Role::Embedding) => Some(Self::Four),
             // A byte each in the graph; the host packs them in their bits.
-            (BlockFormat::Q5_0 | BlockFormat::IQ4_NL, Role::Linear | Role::Embedding) => Some(Self::Eight),
+            (BlockFormat::Q5_0 | BlockFormat::IQ4_NL | BlockFormat::MXFP4, Role::Linear | Role::Embedding) => {
+                Some(Self::Eight)
+            }
             _ => None,
         }
     }

@@ -134,6 +134,7 @@ impl Matrix<'_> {
             Bits::UFive => "Q5_K",
             Bits::Levels => "IQ4_XS",
             Bits::Nonlinear => "IQ4_NL",
+            Bits::FloatFour => "MXFP4",
             Bits::Minima | Bits::HalfMinima => "minima",
         }
     }

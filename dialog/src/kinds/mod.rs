@@ -159,7 +159,9 @@ pub const KINDS: &[KindRow] = &[
     KindRow { name: "basic", open: |_| Ok(Box::new(Basic)) },
     KindRow {
         name: "eaglet",
-        open: |config| Ok(Box::new(Eaglet::new(EagletSettings::of_config(config))?.with_map(map(config)?))),
+        open: |config| {
+            Ok(Box::new(Eaglet::new(EagletSettings::of_config(config))?.with_map(VocabularyMap::of_config(config)?)))
+        },
     },
     KindRow { name: "kv-share", open: |config| Ok(Box::new(KvShare::new(CacheRoute::of_config(config)))) },
     KindRow { name: "lade", open: |config| Ok(Box::new(Lade::new(LadeSettings::of_config(config)))) },
@@ -172,7 +174,11 @@ pub const KINDS: &[KindRow] = &[
     },
     KindRow {
         name: "spd",
-        open: |config| Ok(Box::new(Spd::new(config.kind_blocks().draft_len.unwrap_or(0)).with_map(map(config)?))),
+        open: |config| {
+            Ok(Box::new(
+                Spd::new(config.kind_blocks().draft_len.unwrap_or(0)).with_map(VocabularyMap::of_config(config)?),
+            ))
+        },
     },
     KindRow { name: "ssd-q1", open: |config| Ok(Box::new(Ssd::new(SsdSettings::of_config(config))?)) },
 ];
@@ -186,11 +192,6 @@ pub fn open(config: &DialogConfig) -> Result<Box<dyn DialogKind>, DialogError> {
         Some(row) => (row.open)(config),
         None => Err(DialogError::UnknownKind { kind: config.kind().to_owned(), supported: names() }),
     }
-}
-
-/// The vocabulary of the draft model, where the config has a file of it.
-fn map(config: &DialogConfig) -> Result<Option<VocabularyMap>, DialogError> {
-    config.draft_token_map().map(VocabularyMap::read).transpose()
 }
 
 fn names() -> Vec<&'static str> {

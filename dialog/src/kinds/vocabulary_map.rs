@@ -9,6 +9,7 @@ use std::path::Path;
 use genie_types::TokenId;
 use serde_json::Value;
 
+use crate::config::DialogConfig;
 use crate::conversation::error::DialogError;
 
 /// Ids of a draft model in the target's vocabulary, and back.
@@ -34,6 +35,14 @@ impl VocabularyMap {
             }
         }
         Ok(Self { to_target, to_draft })
+    }
+
+    /// That of a config's draft model; `None` where its ids are the target's.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn of_config(config: &DialogConfig) -> Result<Option<Self>, DialogError> {
+        config.draft_token_map().map(Self::read).transpose()
     }
 
     /// Reads a file.
@@ -93,8 +102,11 @@ impl VocabularyMap {
         tokens.iter().filter_map(|token| self.draft_id(*token)).collect()
     }
 
-    /// Refuses models with other vocabularies than those of the file.
-    pub(super) fn check(&self, kind: &'static str, target: usize, draft: usize) -> Result<(), DialogError> {
+    /// Refuses models with other vocabularies than those of the file. `kind`: the dialog's, for the message.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`].
+    pub fn check(&self, kind: &'static str, target: usize, draft: usize) -> Result<(), DialogError> {
         let refuse = |expected: String, found: String| Err(DialogError::Kind { kind, expected, found });
         if self.len() > draft {
             return refuse(

@@ -26,14 +26,24 @@ pub(super) struct Graphs {
     pub(super) rows: [Vec<f32>; 2],
 }
 
-/// One graph's inputs and where its cache tensors are.
+/// An output's number in its graph, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    output: usize,
+    bytes: usize,
+}
+
+/// One graph's inputs, and where its outputs and cache tensors are.
 #[derive(Debug)]
 struct GraphIo {
     feeds: Feeds,
+    logits: Place,
+    /// New rows, by tensor.
+    presents: Vec<Place>,
     /// By slot and tensor: the input, and the output where the graph updates.
     pasts: [Vec<(usize, Option<usize>)>; 2],
+    /// Of the logits.
     encoding: QuantParams,
-    logits_bytes: usize,
 }
 
 const fn number(slot: Slot) -> usize {
@@ -58,7 +68,7 @@ impl Graphs {
         let full = |t: &KvTensor| Buffer::zeroed(t.rows_bytes(layout.context - 1));
         let updated = || tensors.iter().filter(|_| own).map(full).collect::<Vec<_>>();
         Ok(Self {
-            logits: Buffer::zeroed(graphs.iter().map(|g| g.logits_bytes).max().unwrap_or(0)),
+            logits: Buffer::zeroed(graphs.iter().map(|g| g.logits.bytes).max().unwrap_or(0)),
             present: tensors.iter().map(|t| Buffer::zeroed(t.rows_bytes(widest))).collect(),
             updated: [updated(), updated()],
             in_place,
@@ -133,14 +143,8 @@ impl Graphs {
             };
             Some(Binding::Input(i, buffer.bytes()))
         });
-        let mut logits = Some(&mut self.logits);
-        let logits_bytes = io.logits_bytes;
-        let at = graph.outputs.iter().position(|role| *role == Output::Logits).expect("the layout has checked it");
-        let logits = logits.take().map(|buffer| Binding::Output(at, &mut buffer.bytes_mut()[..logits_bytes]));
-        let presents = self.present.iter_mut().enumerate().map(|(t, buffer)| {
-            let at = graph.outputs.iter().position(|role| *role == Output::Present(t)).expect("one for each tensor");
-            Binding::Output(at, &mut buffer.bytes_mut()[..graph.info.outputs[at].size_bytes()])
-        });
+        let logits = std::iter::once(output(io.logits, &mut self.logits));
+        let presents = io.presents.iter().zip(&mut self.present).map(|(place, buffer)| output(*place, buffer));
         let [of_prefill, of_decode] = &io.pasts;
         let [updated_prefill, updated_decode] = &mut self.updated;
         let aliased = self.in_place && self.layout.updates;
@@ -197,6 +201,11 @@ impl Graphs {
     }
 }
 
+/// An output, written to the first bytes of a buffer.
+fn output(place: Place, buffer: &mut Buffer) -> Binding<'_> {
+    Binding::Output(place.output, &mut buffer.bytes_mut()[..place.bytes])
+}
+
 /// The bindings of one request's pasts: in place, or each updated one to a buffer of its own.
 fn bind<'a>(
     in_place: bool,
@@ -222,18 +231,65 @@ fn bind<'a>(
 
 impl GraphIo {
     fn new(graph: &PairGraph, layout: &PairLayout) -> Result<Self, EngineError> {
-        let at = graph.outputs.iter().position(|role| *role == Output::Logits).expect("the layout has checked it");
-        let info = &graph.info.outputs[at];
+        let output = |role: Output| graph.outputs.iter().position(|found| *found == role);
+        let place = |role: Output| {
+            let output = output(role).expect("the layout has checked it");
+            Place { output, bytes: graph.info.outputs[output].size_bytes() }
+        };
+        let logits = place(Output::Logits);
+        let info = &graph.info.outputs[logits.output];
         let encoding = QuantParams::of(info.dtype, &info.quant).ok_or_else(|| EngineError::Unsupported {
             what: format!("a model with {} logits", info.dtype),
             hint: "",
         })?;
         let past = |slot, t| {
             let input = graph.inputs.iter().position(|role| *role == Input::Past(slot, t))?;
-            Some((input, graph.outputs.iter().position(|role| *role == Output::Updated(slot, t))))
+            Some((input, output(Output::Updated(slot, t))))
         };
+        let presents = (0..layout.tensors.len()).map(|t| place(Output::Present(t))).collect();
         let pasts =
             [Slot::Prefill, Slot::Decode].map(|slot| (0..layout.tensors.len()).filter_map(|t| past(slot, t)).collect());
-        Ok(Self { feeds: Feeds::new(graph, layout.context)?, pasts, encoding, logits_bytes: info.size_bytes() })
+        Ok(Self { feeds: Feeds::new(graph, layout.context)?, logits, presents, pasts, encoding })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use genie_types::{Dtype, GraphIdx, GraphInfo, KvDtype, KvKind, Quant, TensorInfo};
+    use nsp_graph::pd::PairTensor;
+
+    #[test]
+    fn outputs_are_found_wherever_they_stand() {
+        let t = |name: &str, dims: [usize; 4]| TensorInfo::new(name, dims, Dtype::F32);
+        let info = GraphInfo {
+            name: "g".into(),
+            inputs: vec![t("attention_mask", [1, 1, 2, 8])],
+            outputs: vec![
+                t("present_value_0", [1, 1, 2, 4]),
+                t("logits", [1, 1, 2, 10]),
+                t("past_value_0_out", [1, 1, 6, 4]),
+                t("present_key_0", [1, 1, 4, 2]),
+            ],
+        };
+        let updated = Output::Updated(Slot::Decode, 1);
+        let outputs = vec![Output::Present(1), Output::Logits, updated, Output::Present(0)];
+        let inputs = vec![Input::Mask];
+        let graph = PairGraph { binary: 0, graph: GraphIdx(0), info, rows: 2, n_logits: 2, inputs, outputs };
+        let tensor = |kind| {
+            let tensor = KvTensor::new(kind, 0, 1, 4, KvDtype::F32);
+            PairTensor { tensor, dtype: Dtype::F32, quant: Quant::None }
+        };
+        let layout = PairLayout {
+            context: 8,
+            pairs: vec![graph.clone()],
+            single: graph.clone(),
+            tensors: vec![tensor(KvKind::Key), tensor(KvKind::Value)],
+            vocab_size: 10,
+            updates: true,
+        };
+        let io = GraphIo::new(&graph, &layout).unwrap();
+        assert_eq!(io.logits, Place { output: 1, bytes: 80 });
+        assert_eq!(io.presents, [Place { output: 3, bytes: 32 }, Place { output: 0, bytes: 32 }]);
     }
 }

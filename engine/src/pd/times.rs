@@ -1,6 +1,6 @@
 //! How long a step of each fused graph takes, for a scheduler that chooses how wide steps are.
 //!
-//! *Units*: microseconds. A step is a whole one: inputs, graph, new rows kept; the caches of both requests are as full as the graph allows.
+//! *Units*: microseconds. A step is a whole one: inputs, graph, new rows kept; the caches of both requests are as full as the graph allows, or empty.
 
 use std::time::Instant;
 
@@ -9,15 +9,16 @@ use kvmanager::SeqId;
 
 use super::plan::PairStep;
 use super::runner::PairRunner;
+use crate::calibrate::{ServingStep, timed};
 use crate::{EngineError, Executor, TokenModel};
 
 impl<X: Executor> PairRunner<X> {
-    /// Runs a step of each width `reps` times: a decode row alone, then each fused graph with a chunk and a decode row. All sequences are
-    /// forgotten.
+    /// Runs a step of each width `reps` times, with full caches and with empty ones: a decode row alone, then each fused graph with a
+    /// chunk and a decode row. All sequences are forgotten.
     ///
     /// # Errors
     /// A graph fails, or there is too little memory; [`EngineError::Stopped`].
-    pub fn time_steps(&mut self, reps: usize) -> Result<Vec<(usize, Vec<f64>)>, EngineError> {
+    pub fn time_steps(&mut self, reps: usize) -> Result<Vec<ServingStep>, EngineError> {
         let mut steps = vec![(1, PairStep::Decode, [0, self.limits.limit() - 1])];
         for (graph, &total) in self.limits.totals.iter().enumerate() {
             let capacity = self.limits.capacity(total);
@@ -29,15 +30,9 @@ impl<X: Executor> PairRunner<X> {
         }
         let mut times = Vec::with_capacity(steps.len());
         for (width, step, pasts) in steps {
-            let mut us = Vec::with_capacity(reps);
-            for run in 0..=reps.max(1) {
-                let took = self.time_step(width, step, pasts)?;
-                // The first run warms up.
-                if run > 0 {
-                    us.push(took);
-                }
-            }
-            times.push((width, us));
+            let us = timed(reps, || self.time_step(width, step, pasts))?;
+            let us_empty = timed(reps, || self.time_step(width, step, [0, 0]))?;
+            times.push(ServingStep { width, us, us_empty });
         }
         self.reset()?;
         Ok(times)

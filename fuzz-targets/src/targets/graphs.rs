@@ -96,7 +96,7 @@ impl Source<'_> {
     }
 
     fn param(&mut self) -> Param {
-        match self.below(6) {
+        match self.below(9) {
             0 => Param::U32(self.number() as u32),
             1 => Param::I32(self.number() as i32),
             2 => Param::Bool(self.byte() % 2 == 1),
@@ -105,9 +105,16 @@ impl Source<'_> {
                 let n = self.below(5);
                 Param::U32Tensor { dims: vec![n], data: (0..n).map(|_| self.number() as u32).collect() }
             }
-            _ => {
+            5 => {
                 let n = self.below(4);
                 Param::I32Tensor { dims: vec![n, 2], data: (0..2 * n).map(|_| self.number() as i32).collect() }
+            }
+            6 => Param::F64(self.number() as f64 / 4.0),
+            7 => Param::Text((0..self.below(4)).map(|_| char::from(self.byte() as u8)).collect()),
+            _ => {
+                let (n, dtype) = (self.below(5), *self.pick(&[Dtype::F32, Dtype::F16, Dtype::U8, Dtype::I64]));
+                let data = (0..n * dtype.size_bytes()).map(|_| self.byte() as u8).collect();
+                Param::Tensor { dtype, dims: vec![n], data }
             }
         }
     }

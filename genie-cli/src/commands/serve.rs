@@ -167,7 +167,11 @@ impl Args {
         }
         let mut model = bundle.open_either(&self.speculation.apply(options))?;
         let serve = self.scheduling.options(&mut model, printer)?;
-        Ok(ServedModel::start(model.into_serving(serve)?, template)?)
+        let serving = model.into_serving(serve)?;
+        if let Some(note) = serving.note() {
+            printer.info(format_args!("note: {note}"));
+        }
+        Ok(ServedModel::start(serving, template)?)
     }
 
     fn access_log(&self, printer: &Printer) -> Option<LineSink> {

@@ -213,7 +213,14 @@ unsafe extern "C" fn add_node(_graph: *mut c_void, config: Qnn_OpConfig_t) -> u6
             for p in core::slice::from_raw_parts(c.params, c.numOfParams as usize) {
                 let value = match p.paramType {
                     QNN_PARAMTYPE_SCALAR => {
-                        format!("{:#x}:{:#x}", p.anon0.scalarParam.dataType, p.anon0.scalarParam.anon0.uint32Value)
+                        let Qnn_Scalar_t { dataType: ty, anon0: value } = p.anon0.scalarParam;
+                        match ty {
+                            QNN_DATATYPE_STRING => format!("{ty:#x}:`{}`", text(value.stringValue)),
+                            QNN_DATATYPE_FLOAT_64 | QNN_DATATYPE_INT_64 | QNN_DATATYPE_UINT_64 => {
+                                format!("{ty:#x}:{:#x}", value.uint64Value)
+                            }
+                            _ => format!("{ty:#x}:{:#x}", value.uint32Value),
+                        }
                     }
                     _ => {
                         let t = p.anon0.tensorParam.anon0.v1;

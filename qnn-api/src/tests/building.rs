@@ -46,6 +46,33 @@ fn tensors_and_nodes_arrive_as_they_were_given() {
 }
 
 #[test]
+fn texts_wide_numbers_and_tables_of_any_type_arrive() {
+    let mut graph = context().compose("g", &GraphOptions::default()).unwrap();
+    take_calls();
+    let halves = Param::Tensor { dtype: Dtype::F16, dims: vec![2], data: vec![0, 0x38, 0, 0xc0] };
+    let params = [
+        ("mode", Param::Text("row-major é".into())),
+        ("none", Param::Text(String::new())),
+        ("tenth", Param::F64(0.1)),
+        ("far", Param::I64(-2)),
+        ("large", Param::U64(1 << 40)),
+        ("floats", Param::F32Tensor { dims: vec![1, 2], data: vec![1.0, -2.0] }),
+        ("halves", halves),
+    ];
+    graph.node("n", "own::Op", &params, &[], &[]).unwrap();
+    assert_eq!(
+        take_calls(),
+        [
+            "tensorCreateGraphTensor #1 g5 `n_floats` type 4 [1, 2] 8 bytes",
+            "tensorCreateGraphTensor #2 g5 `n_halves` type 4 [2] 4 bytes",
+            "graphAddNode `n` own::Op mode=0x608:`row-major é` none=0x608:`` tenth=0x264:0x3fb999999999999a \
+             far=0x64:0xfffffffffffffffe large=0x164:0x10000000000 floats=#1[1065353216, 3221225472] \
+             halves=#2[3221239808] <- [] -> []",
+        ]
+    );
+}
+
+#[test]
 fn several_graphs_are_built_side_by_side_and_do_not_mix() {
     let context = context();
     let mut a = context.compose("a", &GraphOptions::default()).unwrap();
@@ -66,6 +93,18 @@ fn contradictions_are_found_before_the_library_is_asked() {
     let short = Param::U32Tensor { dims: vec![2, 2], data: vec![1, 2, 3] };
     let error = graph.node("n", "Pad", &[("pad_amount", short)], &[], &[]).unwrap_err();
     assert_eq!(error.to_string(), "graph `g`, node `n`: parameter `pad_amount` [2, 2]: expected 4 elements, found 3");
+    let floats = Param::F32Tensor { dims: vec![3], data: vec![1.0; 2] };
+    let bytes = Param::Tensor { dtype: Dtype::I64, dims: vec![2, 1], data: vec![0; 12] };
+    for (param, expected) in [
+        (floats, " [3]: expected 3 elements, found 2"),
+        (bytes, " [2, 1]: expected 16 bytes of int64, found 12"),
+        (Param::Text("a\0b".into()), ": expected a text without a zero byte, found \"a\\0b\""),
+    ] {
+        // Not even the table before it is declared.
+        let first = ("first", Param::U32Tensor { dims: vec![1], data: vec![1] });
+        let error = graph.node("n", "own::Op", &[first, ("p", param)], &[], &[]).unwrap_err();
+        assert_eq!(error.to_string(), format!("graph `g`, node `n`: parameter `p`{expected}"));
+    }
     let error = graph.tensor(&TensorInfo::new("b", [1], Dtype::Bf16), TensorKind::Native).unwrap_err();
     assert_eq!(error.to_string(), "tensor `b`: expected a type that QNN has, found bfloat16");
     assert!(take_calls().is_empty());

@@ -36,7 +36,7 @@ fn plan(context: &Context) -> Result<Arc<container::Plan>, Error> {
     for entry in context.graphs.lock().iter() {
         graphs.push(match &*entry.graph.state.read() {
             State::Ready(runner) => (*runner.ir).clone(),
-            State::Loaded(ir) => (**ir).clone(),
+            State::Loaded(ir, _) => (**ir).clone(),
             State::Composing(_) | State::Closed => {
                 return Err(Error::ContextNotFinalized { graph: entry.graph.name.clone() });
             }
@@ -175,7 +175,8 @@ unsafe fn load(backend: Arc<Backend>, options: &Options, buffer: *const c_void, 
     for ir in image.graphs {
         let enabled = options.enabled.as_ref().is_none_or(|wanted| wanted.contains(&ir.name));
         let name = ir.name.clone();
-        let graph = Arc::new(Graph::new(context.core.clone(), &name, State::Loaded(Arc::new(ir))));
+        let asked = if enabled { packages.count() } else { 0 };
+        let graph = Arc::new(Graph::new(context.core.clone(), &name, State::Loaded(Arc::new(ir), asked)));
         graphs.push(Entry { graph, handle: None, enabled });
     }
     drop(graphs);

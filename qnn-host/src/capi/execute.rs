@@ -70,6 +70,8 @@ struct RunScratch {
 pub(super) struct Runner {
     pub(super) ir: Arc<SourceGraph>,
     pub(super) updateable: Vec<TensorId>,
+    /// How many packages were registered when it was prepared: they have accepted its nodes.
+    pub(super) asked: usize,
     executable: Executable,
     pool: Arc<Pool>,
     slots: Vec<Slot>,
@@ -86,6 +88,7 @@ impl Runner {
         executable: Executable,
         pool: Arc<Pool>,
         updateable: Vec<TensorId>,
+        asked: usize,
     ) -> Self {
         let (inputs, outputs): (Vec<_>, Vec<_>) = (ir.inputs().collect(), ir.outputs().collect());
         let mut slots = vec![Slot::Inner; ir.tensors.len()];
@@ -109,6 +112,7 @@ impl Runner {
             scratch: Mutex::new(scratch),
             ir,
             updateable,
+            asked,
             executable,
             pool,
             slots,

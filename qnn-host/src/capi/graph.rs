@@ -13,9 +13,10 @@ use crate::bytes::Bytes;
 use crate::error::{Component, Error};
 use crate::ir::Role;
 
+use super::draft::Draft;
 use super::guard::{guard, set_error_log};
 use super::log::Level;
-use super::objects::{CONTEXT_TENSOR, CONTEXTS, Context, Draft, Entry, GRAPHS, Graph, PROFILES, State, find};
+use super::objects::{CONTEXT_TENSOR, CONTEXTS, Context, Entry, GRAPHS, Graph, PROFILES, State, find};
 use super::profile::timed;
 use super::tensor::view;
 use super::{op_config, raw, trace};

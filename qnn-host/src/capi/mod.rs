@@ -18,6 +18,7 @@ mod backend;
 mod context;
 mod context_binary;
 mod device;
+mod draft;
 mod execute;
 mod graph;
 mod guard;

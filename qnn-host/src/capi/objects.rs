@@ -6,25 +6,22 @@
 //! ```
 //! A graph keeps its core alive, a core its backend; nothing points back up, so dropping a context's graphs frees all.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::bytes::Bytes;
 use crate::container;
 use crate::error::{Component, Error};
 use crate::exec::Executable;
-use crate::graph::Violation;
-use crate::ir::{self, Role, Tensor, TensorId};
-use crate::package::Packages;
+use crate::ir::{self, Tensor, TensorId};
+use crate::package::{self, Packages};
 use crate::pool::{Pool, PoolOptions};
 use crate::prepare::PrepareOptions;
 use crate::registry::{Kind, Registry};
 use crate::step::Arena;
-use crate::validate::{self, Wiring};
 
+use super::draft::Draft;
 use super::execute::Runner;
 use super::log::Log;
 use super::mem::Mem;
@@ -168,141 +165,12 @@ pub(super) struct Graph {
 pub(super) enum State {
     /// Tensors and nodes are being added.
     Composing(Box<Draft>),
-    /// Complete and checked, from a binary, not prepared yet.
-    Loaded(Arc<ir::SourceGraph>),
+    /// Complete and checked, from a binary, not prepared yet. The first packages, as many as stated, know its nodes.
+    Loaded(Arc<ir::SourceGraph>, usize),
     /// Prepared.
     Ready(Box<Runner>),
     /// The context was freed.
     Closed,
-}
-
-/// A graph being composed.
-#[derive(Default)]
-pub(super) struct Draft {
-    pub(super) ir: ir::SourceGraph,
-    names: HashMap<String, TensorId>,
-    node_names: HashSet<String>,
-    wiring: Wiring,
-    /// Context tensors used so far, by their id.
-    imported: HashMap<u32, TensorId>,
-    /// Tensors whose data or encoding may be replaced.
-    updateable: Vec<TensorId>,
-}
-
-impl Draft {
-    pub(super) fn new(name: &str) -> Self {
-        Self { ir: ir::SourceGraph { name: name.to_owned(), ..ir::SourceGraph::default() }, ..Self::default() }
-    }
-
-    /// Adds a checked tensor.
-    pub(super) fn add_tensor(&mut self, tensor: Tensor, updateable: bool) -> Result<TensorId, Error> {
-        self.check_tensor(&tensor)?;
-        self.add_checked(tensor, updateable)
-    }
-
-    /// Whether a tensor can be added.
-    pub(super) fn check_tensor(&self, tensor: &Tensor) -> Result<(), Error> {
-        validate::check_tensor(tensor).and_then(|()| validate::check_scales(tensor)).map_err(Error::TensorParam)?;
-        if self.names.contains_key(&tensor.name) {
-            return Err(Error::TensorExists { graph: self.ir.name.clone(), tensor: tensor.name.clone() });
-        }
-        Ok(())
-    }
-
-    /// Adds a tensor that [`Draft::check_tensor`] took.
-    pub(super) fn add_checked(&mut self, tensor: Tensor, updateable: bool) -> Result<TensorId, Error> {
-        let id = TensorId(self.ir.tensors.len() as u32);
-        self.names.insert(tensor.name.clone(), id);
-        self.ir.tensors.push(tensor);
-        if updateable {
-            self.updateable.push(id);
-        }
-        Ok(id)
-    }
-
-    /// The tensor behind a client's id; a context tensor is taken into the graph when first used.
-    pub(super) fn resolve(&mut self, core: &ContextShared, id: u32, name: &str) -> Result<TensorId, Error> {
-        let missing = || Error::NoSuchTensor { graph: self.ir.name.clone(), tensor: name.to_owned(), id };
-        if id & CONTEXT_TENSOR == 0 {
-            let index = id.checked_sub(1).filter(|&i| (i as usize) < self.ir.tensors.len()).ok_or_else(missing)?;
-            return Ok(TensorId(index));
-        }
-        if let Some(&known) = self.imported.get(&id) {
-            return Ok(known);
-        }
-        let tensor = core.tensors.read().get((id & !CONTEXT_TENSOR) as usize).cloned().ok_or_else(missing)?;
-        let local = self.add_tensor(tensor, false)?;
-        self.imported.insert(id, local);
-        Ok(local)
-    }
-
-    /// A tensor without a name of its own: stands for a left-out optional input.
-    pub(super) fn null_tensor(&mut self) -> TensorId {
-        if let Some(i) = self.ir.tensors.iter().position(|t| matches!(t.role, Role::Null)) {
-            return TensorId(i as u32);
-        }
-        let mut name = "(none)".to_owned();
-        while self.names.contains_key(&name) {
-            name.push('_');
-        }
-        let id = TensorId(self.ir.tensors.len() as u32);
-        self.names.insert(name.clone(), id);
-        self.ir.tensors.push(Tensor {
-            name,
-            dims: Vec::new(),
-            dtype: ir::Dtype::F32,
-            quant: ir::Quant::None,
-            data_format: 0,
-            role: Role::Null,
-        });
-        id
-    }
-
-    /// Adds a checked node; nothing is added when it breaks a rule.
-    pub(super) fn add_node(&mut self, node: ir::Node, packages: &Packages) -> Result<(), Error> {
-        if self.node_names.contains(&node.name) {
-            let found = format!("`{}`", node.name);
-            return Err(Error::Node(Violation::of_node(&node, "name", "one that is new in the graph", found)));
-        }
-        validate::check_op(&self.ir, &node, packages).map_err(Error::Node)?;
-        self.wiring.add(&self.ir, &node).map_err(Error::Node)?;
-        self.node_names.insert(node.name.clone());
-        self.ir.nodes.push(node);
-        Ok(())
-    }
-
-    /// True when a tensor of that name is there.
-    pub(super) fn has_name(&self, name: &str) -> bool {
-        self.names.contains_key(name)
-    }
-
-    /// Replaces the data or encoding of an updateable tensor.
-    pub(super) fn update(&mut self, id: TensorId, quant: ir::Quant, data: Option<Bytes>) -> Result<(), Error> {
-        let graph = self.ir.name.clone();
-        let tensor = &mut self.ir.tensors[id.0 as usize];
-        let refuse = |what: String| Error::TensorUpdate { graph, tensor: tensor.name.clone(), what };
-        if !self.updateable.contains(&id) {
-            return Err(refuse("expected a tensor made updateable, found a fixed one".to_owned()));
-        }
-        let mut next = tensor.clone();
-        next.quant = quant;
-        match (&tensor.role, data) {
-            (Role::Static(old), Some(new)) if old.len() == new.len() => next.role = Role::Static(new),
-            (Role::Static(old), Some(new)) => {
-                return Err(refuse(format!("expected {} bytes, found {}", old.len(), new.len())));
-            }
-            (_, None) => {}
-            (_, Some(_)) => return Err(refuse("expected no data, found some".to_owned())),
-        }
-        validate::check_tensor(&next).and_then(|()| validate::check_scales(&next)).map_err(Error::TensorParam)?;
-        *tensor = next;
-        Ok(())
-    }
-
-    /// All that `finalize` requires of a graph before it is prepared.
-    pub(super) fn finish(&self) -> Result<(), Error> {
-        self.wiring.finish(&self.ir).map_err(Error::Unconnected)
-    }
 }
 
 impl Graph {
@@ -314,7 +182,7 @@ impl Graph {
     pub(super) fn draft<R>(&self, body: impl FnOnce(&mut Draft) -> Result<R, Error>) -> Result<R, Error> {
         match &mut *self.state.write() {
             State::Composing(draft) => body(draft),
-            State::Loaded(_) | State::Ready(_) => Err(Error::Finalized { graph: self.name.clone() }),
+            State::Loaded(..) | State::Ready(_) => Err(Error::Finalized { graph: self.name.clone() }),
             State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
         }
     }
@@ -322,17 +190,17 @@ impl Graph {
     /// Works with the prepared form, made now if the graph was loaded and not used yet. The graph cannot be closed
     /// before `body` returns.
     pub(super) fn with_runner<R>(&self, body: impl FnOnce(&Runner) -> Result<R, Error>) -> Result<R, Error> {
-        if matches!(&*self.state.read(), State::Loaded(_)) {
+        if matches!(&*self.state.read(), State::Loaded(..)) {
             let mut state = self.state.write();
-            if let State::Loaded(ir) = &*state {
-                let runner = self.prepare(ir.clone(), Vec::new())?;
+            if let State::Loaded(ir, asked) = &*state {
+                let runner = self.prepare(ir.clone(), Vec::new(), &vec![*asked; ir.nodes.len()])?;
                 *state = State::Ready(Box::new(runner));
             }
         }
         match &*self.state.read() {
             State::Ready(runner) => body(runner),
             State::Composing(_) => Err(Error::NotFinalized { graph: self.name.clone() }),
-            State::Loaded(_) | State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
+            State::Loaded(..) | State::Closed => Err(Error::Aborted { graph: self.name.clone() }),
         }
     }
 
@@ -342,12 +210,12 @@ impl Graph {
         match &mut *state {
             State::Composing(draft) => {
                 draft.finish()?;
-                let runner = self.prepare(Arc::new(draft.ir.clone()), draft.updateable.clone())?;
+                let runner = self.prepare(Arc::new(draft.ir.clone()), draft.updateable.clone(), &draft.asked)?;
                 *state = State::Ready(Box::new(runner));
                 Ok(())
             }
-            State::Loaded(ir) => {
-                let runner = self.prepare(ir.clone(), Vec::new())?;
+            State::Loaded(ir, asked) => {
+                let runner = self.prepare(ir.clone(), Vec::new(), &vec![*asked; ir.nodes.len()])?;
                 *state = State::Ready(Box::new(runner));
                 Ok(())
             }
@@ -361,18 +229,10 @@ impl Graph {
         let mut state = self.state.write();
         match &*state {
             State::Composing(_) => {}
-            State::Loaded(_) => {}
+            State::Loaded(..) => {}
             State::Ready(runner) => {
-                let mut draft = Draft::new(&self.name);
-                for tensor in &runner.ir.tensors {
-                    let id = draft.add_tensor(tensor.clone(), false)?;
-                    if runner.updateable.contains(&id) {
-                        draft.updateable.push(id);
-                    }
-                }
-                for node in &runner.ir.nodes {
-                    draft.add_node(node.clone(), &self.core.backend.packages.lock())?;
-                }
+                let packages = self.core.backend.packages.lock().clone();
+                let draft = Draft::reopen(&runner.ir, &runner.updateable, &packages, runner.asked)?;
                 *state = State::Composing(Box::new(draft));
             }
             State::Closed => return Err(Error::Aborted { graph: self.name.clone() }),
@@ -382,14 +242,21 @@ impl Graph {
         Ok(())
     }
 
-    fn prepare(&self, ir: Arc<ir::SourceGraph>, updateable: Vec<TensorId>) -> Result<Runner, Error> {
+    /// Makes the form that runs. `asked`: for each node, how many packages were registered when it was last checked.
+    fn prepare(&self, ir: Arc<ir::SourceGraph>, updateable: Vec<TensorId>, asked: &[usize]) -> Result<Runner, Error> {
         let failed = |source| Error::Finalize { graph: self.name.clone(), source: Box::new(source) };
         let pool = self.core.backend.pool()?;
         let packages = self.core.backend.packages.lock().clone();
+        let all = packages.count();
+        for (node, &asked) in ir.nodes.iter().zip(asked) {
+            if let Some(package) = packages.find_after(asked, &node.op) {
+                package::validate(package, &ir, node).map_err(|violation| failed(violation.into()))?;
+            }
+        }
         let options = PrepareOptions { packages, ..self.core.options.lock().clone() };
         let executable = Executable::prepare(&ir, &options).map_err(failed)?;
         self.core.backend.arena.lock().ensure(executable.arena_bytes(pool.threads()));
-        Ok(Runner::new(ir, executable, pool, updateable))
+        Ok(Runner::new(ir, executable, pool, updateable, all))
     }
 
     /// Waits for runs to end and lets go of everything, client memory above all.

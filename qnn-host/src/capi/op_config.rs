@@ -8,7 +8,8 @@ use crate::error::{Component, Error};
 use crate::graph::Violation;
 use crate::ir::{self, Node, Role, Tensor, TensorId};
 
-use super::objects::{ContextShared, Draft};
+use super::draft::Draft;
+use super::objects::ContextShared;
 use super::tensor::view;
 use super::{op_param, raw};
 

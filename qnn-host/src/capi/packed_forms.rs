@@ -57,7 +57,9 @@ mod tests {
     use crate::container::{Verify, decode, encode};
     use crate::exec::Executable;
     use crate::ir::{Dtype, Param};
+    use crate::kernels::block_values::FLOATS;
     use crate::kernels::k_blocks::LEVELS;
+    use crate::kernels::packed::Bits;
     use crate::pool::Pool;
     use crate::prepare::PrepareOptions;
     use crate::step::Arena;
@@ -65,15 +67,15 @@ mod tests {
 
     /// A layer of `[16, 64]` in blocks of 32, of 8 bits or 4.
     fn layer(dtype: Dtype, name: &str) -> SourceGraph {
-        layer_of(dtype, name, |i| (i * 37 % 251) as u8)
+        layer_of(dtype, name, |i| (i * 37 % 251) as u8, |i| 0.5 + i as f32 / 64.0)
     }
 
-    /// The same with these values.
-    fn layer_of(dtype: Dtype, name: &str, value: impl Fn(usize) -> u8) -> SourceGraph {
+    /// The same with these values and scales.
+    fn layer_of(dtype: Dtype, name: &str, value: impl Fn(usize) -> u8, scale: impl Fn(usize) -> f32) -> SourceGraph {
         let mut b = Build::new();
         let x = b.input("x", &[1, 64], Dtype::F32);
         let codes: Vec<u8> = (0..16 * 64).map(value).collect();
-        let scales = (0..32).map(|i| 0.5 + i as f32 / 64.0).collect();
+        let scales = (0..32).map(scale).collect();
         let quant = Quant::Block { block_dims: [1, 32].into(), scales, offsets: [].into() };
         let w = b.tensor("w", &[16, 64], dtype, quant, Role::Static(Bytes::copy_from(&codes)));
         let y = b.output("y", &[1, 16], Dtype::F32);
@@ -136,22 +138,31 @@ mod tests {
 
     #[test]
     fn a_file_holds_packed_weights_once_and_loading_it_unpacks_nothing() {
-        let five = layer_of(Dtype::SFixed8, "a", |i| ((i % 32) as i8 - 16).cast_unsigned());
-        let levels = layer_of(Dtype::SFixed8, "a", |i| LEVELS[i * 7 % 16].cast_unsigned());
-        let forms_of = [
-            (layer(Dtype::SFixed8, "a"), 1),
-            (layer(Dtype::SFixed4, "a"), 1),
-            (five, 1),
-            (levels, 1),
-            (less_minima(), 2),
+        let scale = |i: usize| 0.5 + i as f32 / 64.0;
+        let five = layer_of(Dtype::SFixed8, "a", |i| ((i % 32) as i8 - 16).cast_unsigned(), scale);
+        let levels = layer_of(Dtype::SFixed8, "a", |i| LEVELS[i * 7 % 16].cast_unsigned(), scale);
+        let float = |i: usize| FLOATS[i * 7 % 16].cast_unsigned();
+        // The scales of floats need to be powers of two, also such as float16 does not hold; else five bits hold the values.
+        let floats = layer_of(Dtype::SFixed8, "a", float, |i| 2f32.powi(-(i as i32)));
+        let odd_floats = layer_of(Dtype::SFixed8, "a", float, scale);
+        let forms_of: [(SourceGraph, &[Bits]); 7] = [
+            (layer(Dtype::SFixed8, "a"), &[Bits::Eight]),
+            (layer(Dtype::SFixed4, "a"), &[Bits::Four]),
+            (five, &[Bits::Five]),
+            (levels, &[Bits::Nonlinear]),
+            (floats, &[Bits::FloatFour]),
+            (odd_floats, &[Bits::Five]),
+            (less_minima(), &[Bits::UFour, Bits::Minima]),
         ];
-        for (graph, n_forms) in forms_of {
+        for (graph, expected) in forms_of {
             let graphs = vec![graph];
             let shared = Arc::default();
             let before = run(&graphs[0], &shared);
             let packed = collect(&graphs, &shared);
-            assert_eq!(packed.len(), n_forms);
-            let form = packed.iter().map(|form| form.data.len().next_multiple_of(64)).sum::<usize>();
+            let bits = packed.iter().filter_map(|form| Some(Packing::from_tag(form.tag)?.bits));
+            assert_eq!(bits.collect::<Vec<_>>(), expected);
+            // Forms begin at multiples of 64.
+            let form = packed.iter().fold(0, |end: usize, form| end.next_multiple_of(64) + form.data.len());
             let file = encode(&Image { graphs, packed }).expect("encodes");
             assert_eq!(file.len(), crate::container::PAGE + form, "a page of metadata, and the form");
 

@@ -98,7 +98,8 @@ impl Unpacked {
             Bits::Four => Dtype::SFixed4,
             Bits::UTwo | Bits::UFour => Dtype::UFixed4,
             Bits::UFive | Bits::Minima | Bits::HalfMinima => Dtype::UFixed8,
-            Bits::Three | Bits::Five | Bits::Six | Bits::Eight | Bits::Levels | Bits::Nonlinear => Dtype::SFixed8,
+            Bits::Three | Bits::Five | Bits::Six | Bits::Eight => Dtype::SFixed8,
+            Bits::Levels | Bits::Nonlinear | Bits::FloatFour => Dtype::SFixed8,
         };
         let Quant::Block { block_dims, .. } = &tensor.quant else {
             return Err(("an encoding in blocks".to_owned(), format!("{:?}", tensor.quant)));

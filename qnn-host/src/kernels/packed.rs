@@ -1,8 +1,8 @@
 //! Weights of 4, 5 or 8 bits, laid out for the product kernels of every instruction set.
 //!
-//! A weight is `value * scale`: signed quantised values, -8..=7, -16..=15, -128..=127 or one of sixteen levels, and a scale for each
-//! row or for each block of 32 along the row. Block scales are f16, as in Q4_0, Q5_0, IQ4_NL and Q8_0, whose values and scales this
-//! layout keeps bit for bit.
+//! A weight is `value * scale`: signed quantised values, -8..=7, -16..=15, -128..=127 or one of sixteen levels or floats, and a scale for
+//! each row or for each block of 32 along the row. Block scales are f16, as in Q4_0, Q5_0, IQ4_NL and Q8_0, or powers of two, as in MXFP4,
+//! whose values and scales this layout keeps bit for bit.
 //!
 //! *Layout*: sixteen rows form a group, 64 columns a stretch; bytes of missing rows and columns are 0. One stream of bytes, read
 //! once from front to back by a product with a vector:
@@ -10,7 +10,7 @@
 //! ```text
 //! group   [row scales: 16 x f32]                              with scales by row
 //!         stretch, stretch, ...
-//! stretch [block scales: 2 blocks x 16 rows x f16]            with scales by block
+//! stretch [block scales: 2 blocks x 16 rows x f16]            with scales by block; a byte each beside floats
 //!         block 0, block 1
 //! block   512 bytes with 8 bits, 320 with 5, 256 with 4       see `block_values.rs`
 //! ```
@@ -19,11 +19,10 @@
 //! IQ4_XS, the former perhaps with minima beside them: see `k_blocks.rs`.
 //!
 //! The same bytes serve every CPU: what differs is how many of the sixteen rows fit in a register. Bytes that begin at a
-//! multiple of 64 keep every load inside a cache line.
+//! multiple of 64 keep every load inside a cache line, except beside floats, whose stretches have 544 bytes: there half of the loads of
+//! 64 bytes take two.
 
 use std::fmt;
-
-use half::f16;
 
 use super::half_blocks::{self, Unfit};
 pub(crate) use super::simd::dot::{BLOCK, GROUP};
@@ -31,7 +30,7 @@ use super::{block_values, k_blocks};
 
 /// Columns of a stretch.
 pub(super) const STRETCH: usize = 2 * BLOCK;
-/// Bytes of a group's or a stretch's scales.
+/// Bytes of a group's scales, and of a stretch's where they are f16.
 pub(super) const SCALES_BYTES: usize = 64;
 
 /// Bits of a quantised value.
@@ -57,6 +56,8 @@ pub enum Bits {
     Levels,
     /// One of sixteen levels.
     Nonlinear,
+    /// One of sixteen floats, 0, 0.5, 1, 1.5, 2, 3, 4 and 6 with either sign, as twice that; scales are powers of two.
+    FloatFour,
     /// Not weights but what is taken off them: 0..=127 for each 32 columns, and a scale for each 256.
     Minima,
     /// The same for weights with scales for each 16: 0..=15 for each 16 columns, and a scale for each 256.
@@ -83,7 +84,7 @@ pub struct Packing {
 
 impl Packing {
     /// All formats.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self { bits: Bits::Four, scales: Scales::Block },
         Self { bits: Bits::Eight, scales: Scales::Block },
         Self { bits: Bits::Four, scales: Scales::Row },
@@ -96,6 +97,7 @@ impl Packing {
         Self { bits: Bits::Nonlinear, scales: Scales::Block },
         Self { bits: Bits::Three, scales: Scales::Block },
         Self { bits: Bits::UTwo, scales: Scales::Block },
+        Self { bits: Bits::FloatFour, scales: Scales::Block },
         Self::MINIMA,
         Self::HALF_MINIMA,
     ];
@@ -119,6 +121,7 @@ impl Packing {
             Bits::UFive => 0x15,
             Bits::Levels => 0x24,
             Bits::Nonlinear => 0x34,
+            Bits::FloatFour => 0x44,
             Bits::Minima => 0x17,
             Bits::UTwo => 0x12,
             Bits::HalfMinima => 0x1C,
@@ -150,7 +153,7 @@ impl Packing {
         match (self.bits, self.scales) {
             (bits, _) if half_blocks::are_of(bits) => half_blocks::blocks_at(bits),
             (bits, _) if k_blocks::are_of(bits) => k_blocks::BLOCKS_AT,
-            (_, Scales::Block) => SCALES_BYTES,
+            (bits, Scales::Block) => 2 * GROUP * block_values::scale_bytes(bits),
             (_, Scales::Row) => 0,
         }
     }
@@ -209,11 +212,23 @@ impl Packing {
         self.group_header() + block / 2 * self.stretch_bytes() + in_stretch
     }
 
-    /// Where the scale of row `row` of the group for `block` is: an f32 with scales by row, an f16 with scales by block.
+    /// Where the scale of row `row` of the group for `block` is: an f32 with scales by row, otherwise what [`block_values`] says.
     pub(super) fn scale_at(self, row: usize, block: usize) -> usize {
         match self.scales {
             Scales::Row => 4 * row,
-            Scales::Block => block / 2 * self.stretch_bytes() + 2 * (block % 2 * GROUP + row),
+            Scales::Block => {
+                let in_stretch = block_values::scale_bytes(self.bits) * (block % 2 * GROUP + row);
+                block / 2 * self.stretch_bytes() + in_stretch
+            }
+        }
+    }
+
+    /// That scale.
+    pub(super) fn scale_of(self, group: &[u8], row: usize, block: usize) -> f32 {
+        let from = &group[self.scale_at(row, block)..];
+        match self.scales {
+            Scales::Row => f32::from_le_bytes([from[0], from[1], from[2], from[3]]),
+            Scales::Block => block_values::read_scale(self.bits, from),
         }
     }
 
@@ -351,11 +366,7 @@ impl<'a> Packed<'a> {
             return;
         }
         for (block, to) in to.chunks_mut(BLOCK).enumerate() {
-            let at = packing.scale_at(row, block);
-            let scale = match packing.scales {
-                Scales::Row => f32::from_le_bytes([group[at], group[at + 1], group[at + 2], group[at + 3]]),
-                Scales::Block => f16::from_le_bytes([group[at], group[at + 1]]).to_f32(),
-            };
+            let scale = packing.scale_of(group, row, block);
             let values = &group[packing.block_at(block)..];
             for (col, to) in to.iter_mut().enumerate() {
                 *to = f32::from(block_values::read(packing.bits, values, row, col)) * scale;
@@ -378,7 +389,7 @@ impl fmt::Debug for Packed<'_> {
 /// Why a row cannot be packed without loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PackError {
-    /// A block's scale is no f16.
+    /// A block's scale needs more bits.
     Scale {
         /// The row.
         row: usize,
@@ -402,7 +413,7 @@ impl fmt::Display for PackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scale { row, block, scale } => {
-                write!(f, "scale {scale} of row {row}, block {block}: expected a number that float16 holds exactly")
+                write!(f, "scale {scale} of row {row}, block {block}: expected a number that the format holds exactly")
             }
             Self::Value { row, col, value } => {
                 write!(f, "value {value} of row {row}, column {col}: expected one that the format's bits hold")
@@ -454,11 +465,9 @@ impl<'a> Packer<'a> {
             match packing.scales {
                 Scales::Row => group[at..at + 4].copy_from_slice(&scale.to_le_bytes()),
                 Scales::Block => {
-                    let half = f16::from_f32(scale);
-                    if half.to_f32() != scale {
+                    if !block_values::write_scale(packing.bits, &mut group[at..], scale) {
                         return Err(PackError::Scale { row, block, scale });
                     }
-                    group[at..at + 2].copy_from_slice(&half.to_le_bytes());
                 }
             }
         }
@@ -532,6 +541,8 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(size), [2048 * 64 * 18, 2048 * 64 * 34, 2048 * 1028, 2048 * 2052]);
         // Q5_0 and IQ4_NL to the byte.
         assert_eq!([8, 9].map(size), [2048 * 64 * 22, 2048 * 64 * 18]);
+        // MXFP4 too.
+        assert_eq!(size(12), 2048 * 64 * 17);
         // Q6_K has 210 bytes for 256 weights; its scale is an f32 here.
         assert_eq!(size(4), 2048 * 8 * 212);
         // Q3_K has 110 bytes.
@@ -554,9 +565,21 @@ mod tests {
         let mut packer = Packer::new(&mut bytes, q4, 2, 40);
         let mut values = [0i8; 40];
         let error = packer.row(1, &values, &[0.5, 1.000_1]).expect_err("no f16");
-        assert_eq!(error.to_string(), "scale 1.0001 of row 1, block 1: expected a number that float16 holds exactly");
+        assert_eq!(
+            error.to_string(),
+            "scale 1.0001 of row 1, block 1: expected a number that the format holds exactly"
+        );
         values[33] = 8;
         let error = packer.row(1, &values, &[0.5, 1.0]).expect_err("five bits");
         assert_eq!(error.to_string(), "value 8 of row 1, column 33: expected one that the format's bits hold");
+
+        let floats = Packing::ALL[12];
+        let mut bytes = vec![0; floats.size_bytes(2, 40).expect("small")];
+        let mut packer = Packer::new(&mut bytes, floats, 2, 40);
+        let error = packer.row(1, &values, &[0.5, 3.0]).expect_err("no power of two");
+        assert_eq!(error.to_string(), "scale 3 of row 1, block 1: expected a number that the format holds exactly");
+        values[33] = 5;
+        let error = packer.row(1, &values, &[0.5, 2.0]).expect_err("no float of 4 bits is 2.5");
+        assert_eq!(error.to_string(), "value 5 of row 1, column 33: expected one that the format's bits hold");
     }
 }

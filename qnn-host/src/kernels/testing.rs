@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::block_values::FLOATS;
 use super::k_blocks::LEVELS;
 use super::packed::{BLOCK, Bits, Packer, Packing, Scales};
 use super::{Float, Isa};
@@ -93,14 +94,17 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
             Bits::Five => (-16.0, 15.0),
             Bits::Six => (-32.0, 31.0),
             Bits::Eight => (-128.0, 127.0),
-            Bits::UFour | Bits::Levels | Bits::Nonlinear => (0.0, 15.0),
+            Bits::UFour | Bits::Levels | Bits::Nonlinear | Bits::FloatFour => (0.0, 15.0),
             Bits::UFive => (0.0, 31.0),
             Bits::Minima => (0.0, 127.0),
         };
         // Many values at the ends of the range, where sums of products would overflow first.
         let quantised = raw.iter().map(|x| (x * 70.0).clamp(low, high) as i8);
-        let levels = matches!(packing.bits, Bits::Levels | Bits::Nonlinear);
-        let level = |number: i8| if levels { LEVELS[number as usize] } else { number };
+        let level = |number: i8| match packing.bits {
+            Bits::Levels | Bits::Nonlinear => LEVELS[number as usize],
+            Bits::FloatFour => FLOATS[number as usize],
+            _ => number,
+        };
         let quantised: Vec<i8> = quantised.map(level).collect();
         let scales: Vec<f32> = scales[row * packing.scales_of_row(cols)..][..packing.scales_of_row(cols)]
             .iter()
@@ -109,6 +113,8 @@ pub(crate) fn packed_numbers(packing: Packing, rows: usize, cols: usize, seed: u
                 (Bits::Six | Bits::Three | Bits::UFour | Bits::UFive | Bits::Levels, _) => {
                     (x * 12.0).trunc() * 0.000_976_562_5
                 }
+                (Bits::FloatFour, _) if x.abs() < 0.1 => 0.0,
+                (Bits::FloatFour, _) => 2f32.powi(*x as i32 - 8),
                 (_, Scales::Block) => f16::from_f32(x * 0.01).to_f32(),
                 (_, Scales::Row) => x * 0.01,
             })

@@ -1,7 +1,5 @@
 //! Packed weights back into quantised values and scales, as a client described them; nothing is lost on the way.
 
-use half::f16;
-
 use super::half_blocks::{self, SUB};
 use super::packed::{BLOCK, Bits, Packed, Packing, Scales};
 use super::simd::dot::GROUP;
@@ -152,17 +150,14 @@ impl Packed<'_> {
             return;
         }
         for (block, to) in to.iter_mut().enumerate() {
-            let at = packing.scale_at(row, block);
-            *to = match packing.scales {
-                Scales::Row => f32::from_le_bytes([group[at], group[at + 1], group[at + 2], group[at + 3]]),
-                Scales::Block => f16::from_le_bytes([group[at], group[at + 1]]).to_f32(),
-            };
+            *to = packing.scale_of(group, row, block);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use half::f16;
     use proptest::prelude::*;
 
     use super::super::packed::Packer;
@@ -183,12 +178,13 @@ mod tests {
             Bits::Five => (-16, 32),
             Bits::Six => (-32, 64),
             Bits::Eight => (-128, 256),
-            Bits::UFour | Bits::Levels | Bits::Nonlinear => (0, 16),
+            Bits::UFour | Bits::Levels | Bits::Nonlinear | Bits::FloatFour => (0, 16),
             Bits::UFive => (0, 32),
             Bits::Minima => (0, 128),
         };
         let value = |drawn: i64| match packing.bits {
             Bits::Levels | Bits::Nonlinear => k_blocks::LEVELS[drawn as usize],
+            Bits::FloatFour => block_values::FLOATS[drawn as usize],
             _ => drawn as i8,
         };
         let values = (0..portable.rows * portable.cols).map(|_| value(next() % count + low)).collect();
@@ -201,6 +197,7 @@ mod tests {
             Bits::Six | Bits::Three => {
                 (0..n_scales).map(|i| ((next() % 255 - 127) as f32) * [0.5, 0.25][i / 16 % 2]).collect()
             }
+            Bits::FloatFour => (0..n_scales).map(|_| f32::from_bits(((next() % 247) as u32) << 23)).collect(),
             _ => (0..n_scales).map(|_| f16::from_f32((next() % 4001 - 2000) as f32 / 999.0).to_f32()).collect(),
         };
         (values, scales)
@@ -208,11 +205,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..13, seed: u64) {
+        fn what_was_packed_comes_back(rows in 1usize..40, blocks in 1usize..6, form in 0usize..14, seed: u64) {
             let (bits, block) = [
                 (Bits::Four, 32), (Bits::Eight, 32), (Bits::Six, SUB), (Bits::Four, 64), (Bits::UFour, 32),
                 (Bits::UFive, 32), (Bits::Levels, 32), (Bits::Minima, k_blocks::BLOCKS),
                 (Bits::Five, 32), (Bits::Nonlinear, 64), (Bits::Three, SUB), (Bits::UTwo, SUB), (Bits::HalfMinima, half_blocks::STRETCH / SUB),
+                (Bits::FloatFour, 32),
             ][form];
             let packing = Packing { bits, scales: Scales::Block };
             let whole = matches!(bits, Bits::Six | Bits::Three | Bits::UTwo | Bits::UFour | Bits::UFive | Bits::Levels);

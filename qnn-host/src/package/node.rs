@@ -18,8 +18,8 @@ use crate::c_memory::{CMemory, keep};
 use crate::graph::{ExecError, Violation};
 use crate::ir::{self, Node, Param, Role, SourceGraph, Tensor, TensorId};
 
-/// Asks a package whether it accepts a node. The tensors it names must exist in `graph`.
-pub(crate) fn validate(package: &Package, graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
+/// Checks what is required of a node of any package: operands that exist, none left out, numbers that it can hold.
+pub(super) fn check(graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
     if let Some(id) = node.inputs.iter().chain(&node.outputs).find(|id| id.0 as usize >= graph.tensors.len()) {
         let expected = format!("tensors below {}", graph.tensors.len());
         return Err(Violation::of_node(node, "operands", expected, id.0.to_string()));
@@ -27,7 +27,12 @@ pub(crate) fn validate(package: &Package, graph: &SourceGraph, node: &Node) -> R
     if node.inputs.iter().any(|&id| matches!(graph.tensor(id).role, Role::Null)) {
         return Err(Violation::of_node(node, "inputs", "all of them, for an op of a package", "one left out"));
     }
-    param::check(node)?;
+    param::check(node)
+}
+
+/// Checks a node, and asks a package whether it accepts it.
+pub(crate) fn validate(package: &Package, graph: &SourceGraph, node: &Node) -> Result<(), Violation> {
+    check(graph, node)?;
     let mut memory = CMemory::default();
     let mut tensors =
         |ids: &[TensorId]| -> Vec<Qnn_Tensor_t> { ids.iter().map(|&id| memory.tensor(id, graph.tensor(id))).collect() };

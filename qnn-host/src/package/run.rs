@@ -29,12 +29,12 @@ fn form(tensor: &Tensor) -> Form {
     (tensor.dtype, QuantGrid::of(tensor.dtype, &tensor.quant))
 }
 
-/// Lowers a node of a package, and has the package make its op.
+/// Lowers a node of a package, and has the package make its op. Whoever took the node has asked the package whether it accepts it.
 ///
 /// # Errors
 /// What the package refuses.
 pub(crate) fn lower(l: &mut Lowering<'_, '_>, package: &Arc<Package>) -> Result<(), ExecError> {
-    super::node::validate(package, l.source(), l.node)?;
+    super::node::check(l.source(), l.node)?;
     let made = MadeOp::new(package, l.source(), l.node)?;
     let none = |n| vec![Vec::new(); n];
     let (from, to) = (Vec::with_capacity(l.inputs.len()), Vec::with_capacity(l.outputs.len()));

@@ -1,7 +1,7 @@
 //! Which weights the vector kernels take as they are, and packing those that they take in a form of their own.
 //!
-//! Blocks of quantised values ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds) are packed once per
-//! context, in the fewest bits that hold them, and so are 6-bit and 3-bit values in blocks of 16 with scales of two levels, and values of 4 or
+//! Blocks of quantised values ([`Quant::Block`] along a row, blocks of a multiple of 32, scales that `float16` holds, or powers of two) are
+//! packed once per context, in the fewest bits that hold them, and so are 6-bit and 3-bit values in blocks of 16 with scales of two levels, and values of 4 or
 //! 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
 
 use std::thread;
@@ -14,7 +14,6 @@ use crate::ir::{BlockScales, Dtype, Quant};
 use crate::kernels::half_blocks::{self, STRETCH, SUB, factors, factors_of};
 use crate::kernels::packed::{BLOCK, Bits, GROUP, Packer, Packing, Scales};
 use crate::kernels::{block_values, k_blocks};
-use half::f16;
 
 /// Minima of weights with scales for each 16 that share a unit.
 const MINIMA_OF_HALVES: usize = STRETCH / SUB;
@@ -96,15 +95,20 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
     if let Some(bits) = by_levels.filter(|&bits| fits_k_blocks(constant, bits, scales, offsets, rows, cols)) {
         return Some(packing(bits));
     }
-    let holds = |bits| constant.bytes.iter().all(|&q| block_values::holds(bits, q.cast_signed()));
-    let bits = match constant.dtype {
-        Dtype::SFixed8 => [Bits::Nonlinear, Bits::Five].into_iter().find(|&bits| holds(bits)).unwrap_or(Bits::Eight),
-        Dtype::SFixed4 => Bits::Four,
-        _ => return None,
-    };
     let fits = block.is_multiple_of(BLOCK) && cols.is_multiple_of(block) && scales.len() == rows * (cols / block);
-    let exact = || scales.iter().all(|scale| f16::from_f32(scale).to_f32() == scale);
-    (fits && offsets.iter().all(|&o| o == 0) && exact()).then_some(packing(bits))
+    if !fits || offsets.iter().any(|&o| o != 0) {
+        return None;
+    }
+    let exact = |bits| scales.iter().all(|scale| block_values::holds_scale(bits, scale));
+    let holds = |bits| constant.bytes.iter().all(|&q| block_values::holds(bits, q.cast_signed())) && exact(bits);
+    match constant.dtype {
+        Dtype::SFixed8 => {
+            let few = [Bits::FloatFour, Bits::Nonlinear, Bits::Five].into_iter().find(|&bits| holds(bits));
+            few.or_else(|| exact(Bits::Eight).then_some(Bits::Eight)).map(packing)
+        }
+        Dtype::SFixed4 => exact(Bits::Four).then_some(packing(Bits::Four)),
+        _ => None,
+    }
 }
 
 /// Whether values fit these bits, and the scales of each 256 columns are whole numbers times one number (of minima: are one).

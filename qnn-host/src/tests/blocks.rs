@@ -4,6 +4,7 @@ use half::f16;
 
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
+use crate::kernels::block_values::FLOATS;
 use crate::kernels::k_blocks::LEVELS;
 use crate::testing::{Build, Noise, labels, numbers_of, run};
 
@@ -29,6 +30,14 @@ impl Blocks {
         let value = |code: u64| if levels { LEVELS[code as usize % 16] } else { code as i8 - 16 };
         let plain = Self::new(noise, Dtype::SFixed8, dims, 32);
         Self { codes: plain.codes.iter().map(|_| value(noise.bits() % 32)).collect(), ..plain }
+    }
+
+    /// Floats of 4 bits as in MXFP4: twice those, and powers of two of which float16 does not hold each.
+    fn floats(noise: &mut Noise, dims: [usize; 2]) -> Self {
+        let plain = Self::new(noise, Dtype::SFixed8, dims, 32);
+        let codes = plain.codes.iter().map(|_| FLOATS[noise.bits() as usize % 16]).collect();
+        let scales = (0..plain.scales.len()).map(|i| 2f32.powi(-10 - [0, 1, 20, 2][i % 4])).collect();
+        Self { codes, scales, ..plain }
     }
 
     /// Values of `bits` bits in blocks of 16, whose scales are whole numbers of one for each 256: as Q6_K or Q3_K.
@@ -114,7 +123,16 @@ fn x_bound(x: &[f32], weight: impl Fn(usize) -> f64) -> f64 {
 #[test]
 fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
     let mut noise = Noise(11);
-    for (m, [n, k]) in [(1, [48, 64]), (3, [33, 96]), (20, [70, 128]), (1, [40, 512]), (11, [40, 256])] {
+    let sizes = [
+        (1, [48, 64]),
+        (3, [33, 96]),
+        (20, [70, 128]),
+        (1, [40, 512]),
+        (11, [40, 256]),
+        (3, [33, 160]),
+        (20, [40, 192]),
+    ];
+    for (m, [n, k]) in sizes {
         for (dtype, block, halves) in [
             (Dtype::SFixed8, 32, false),
             (Dtype::SFixed4, 32, true),
@@ -132,6 +150,7 @@ fn layers_of_blocks_are_packed_and_within_the_bound_of_their_activations() {
                 _ if !plain => Blocks::k(&mut noise, dtype, false, [n, k]),
                 // Signed bytes, all of them levels.
                 32 if dtype == Dtype::SFixed8 && k == 256 => Blocks::k(&mut noise, Dtype::SFixed8, true, [n, k]),
+                32 if dtype == Dtype::SFixed8 && [160, 192].contains(&k) => Blocks::floats(&mut noise, [n, k]),
                 32 if dtype == Dtype::SFixed8 && k != 64 => Blocks::few(&mut noise, k == 96, [n, k]),
                 _ => Blocks::new(&mut noise, dtype, [n, k], block),
             };
@@ -313,6 +332,7 @@ fn rows_of_blocks_are_gathered_exactly() {
         (Dtype::SFixed4, true, 64),
         (Dtype::SFixed8, false, 96),
         (Dtype::SFixed8, false, 160),
+        (Dtype::SFixed8, false, 192),
         (Dtype::SFixed8, false, 256),
         (Dtype::SFixed8, false, 512),
     ] {
@@ -320,6 +340,7 @@ fn rows_of_blocks_are_gathered_exactly() {
             256 => Blocks::halves(&mut noise, 6, [37, k]),
             512 => Blocks::halves(&mut noise, 3, [37, k]),
             96 | 160 => Blocks::few(&mut noise, k == 96, [37, k]),
+            192 => Blocks::floats(&mut noise, [37, k]),
             _ => Blocks::new(&mut noise, dtype, [37, k], 32),
         };
         let mut b = Build::new();
@@ -386,7 +407,13 @@ fn blocks_that_no_packing_keeps_are_decoded() {
     let good = Blocks::new(&mut noise, Dtype::SFixed8, [16, 64], 32);
     let odd_scale = Blocks { scales: vec![0.1; good.scales.len()], ..good };
     let short = Blocks::new(&mut noise, Dtype::SFixed8, [16, 64], 16);
-    for weights in [odd_scale, short] {
+    // Powers of two beyond float16 beside floats of 4 bits, but one of them is none.
+    let floats = Blocks::floats(&mut noise, [16, 64]);
+    let odd_power = Blocks {
+        scales: floats.scales.iter().enumerate().map(|(i, s)| if i == 5 { 0.75 } else { *s }).collect(),
+        ..floats
+    };
+    for weights in [odd_scale, short, odd_power] {
         let x = noise.floats(64);
         let mut b = Build::new();
         let input = b.input("x", &[1, 64], Dtype::F32);

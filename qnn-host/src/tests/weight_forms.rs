@@ -7,6 +7,7 @@ use proptest::sample::select;
 
 use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
+use crate::kernels::block_values::FLOATS;
 use crate::kernels::k_blocks::LEVELS;
 use crate::testing::{Build, Noise, bytes_of, numbers_of, run};
 
@@ -30,6 +31,8 @@ enum Form {
     Levels,
     /// As Q5_0, or as IQ4_NL if so.
     Few(bool),
+    /// As MXFP4: floats of 4 bits, with powers of two.
+    Floats,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,7 @@ fn form() -> impl Strategy<Value = Form> {
             .prop_map(|(dtype, less)| Form::Steps(dtype, less)),
         Just(Form::Levels),
         any::<bool>().prop_map(Form::Few),
+        Just(Form::Floats),
         select(vec![true, true, false]).prop_map(Form::Two),
     ]
 }
@@ -134,6 +138,10 @@ impl Weights {
                 let values: Vec<i32> = (0..n * k).map(|_| value(noise.bits() % 32)).collect();
                 let unit = f16::from_f32(0.004).to_f32();
                 Self::blocks(Dtype::SFixed8, &values, 32, n, k, |i| unit * [1.0, 0.5, 2.0][i % 3])
+            }
+            Form::Floats => {
+                let values: Vec<i32> = (0..n * k).map(|_| FLOATS[(noise.bits() % 16) as usize].into()).collect();
+                Self::blocks(Dtype::SFixed8, &values, 32, n, k, |i| 2f32.powi([-6, -5, -40][i % 3]))
             }
             Form::Two(less) => {
                 let values: Vec<i32> = (0..n * k).map(|_| (noise.bits() % 4) as i32).collect();

@@ -10,4 +10,8 @@ mod lifecycle;
 mod objects;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod package_params;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod package_validation;
 mod parallel;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod recorder;

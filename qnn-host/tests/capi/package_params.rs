@@ -1,48 +1,12 @@
 //! Parameters of a package's op arrive whole: when a node is validated, when the op is made and when it runs, before and after
-//! a context binary. The package is in C (`package_params.c`) and writes down what it sees.
+//! a context binary. The package is in C (see `recorder`) and writes down what it sees.
 
-use std::ffi::CString;
-use std::path::Path;
-use std::process::Command;
 use std::ptr::null_mut;
 
 use qnn_sys::*;
 
 use crate::client::{Client, Op, Param, Tensor, call, floats};
-
-/// The folder of `cpu_op_package.h`.
-const INCLUDE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../testkit/c");
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/capi/package_params.c");
-
-/// A backend with the package, which writes into `folder/log`.
-fn with_package(folder: &Path) -> Client {
-    let library = folder.join("recorder.so");
-    if !library.exists() {
-        let log = format!("-DLOG=\"{}\"", folder.join("log").display());
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).args([&log, INCLUDE, SOURCE]);
-        assert!(cc.status().expect("the C compiler that Rust links with").success());
-    }
-    let client = Client::new();
-    let path = CString::new(library.to_str().unwrap()).unwrap();
-    let provider = c"RecorderProvider".as_ptr();
-    let code = call!(client.table, backendRegisterOpPackage(client.backend, path.as_ptr(), provider, c"CPU".as_ptr()));
-    assert_eq!(code, 0, "{}", client.message(code));
-    client
-}
-
-/// What the package wrote since the last time; a node may be validated more than once, so each line counts once.
-fn seen(folder: &Path) -> Vec<String> {
-    let log = folder.join("log");
-    let mut lines: Vec<String> = Vec::new();
-    for line in std::fs::read_to_string(&log).unwrap_or_default().lines() {
-        if lines.iter().all(|known| known != line) {
-            lines.push(line.to_owned());
-        }
-    }
-    std::fs::remove_file(log).unwrap();
-    lines
-}
+use crate::recorder::{seen, with_package};
 
 fn table(name: &str, dtype: u32, dims: &[u32], data: Vec<u8>) -> Param {
     Param::tensor(Tensor::new(name, QNN_TENSOR_TYPE_STATIC, dtype, dims, data))

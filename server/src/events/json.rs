@@ -1,6 +1,6 @@
 //! The objects of the engine's events: an `engine` at the start, a `tick` for each step.
 
-use open_genie::serving::{GroupCells, RowsOfStep, Slot, TickEvent};
+use open_genie::serving::{Arrived, GroupCells, RowsOfStep, Slot, TickEvent};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -12,7 +12,7 @@ const VERSION: u32 = 1;
 /// The object before all steps, without the model's name.
 pub(super) fn state_now(model: &ServedModel) -> Result<Value, ApiError> {
     let (slots, cells, counts, widths, is_measured) = model.server().between_steps(|scheduler| {
-        let widths: Vec<(usize, f64)> = scheduler.step_times().all().iter().map(|step| (step.width, step.us)).collect();
+        let widths = scheduler.step_times().all().to_vec();
         (
             scheduler.slots(),
             scheduler.cells_of_groups(),
@@ -26,7 +26,7 @@ pub(super) fn state_now(model: &ServedModel) -> Result<Value, ApiError> {
         "version": VERSION,
         "n_ctx": model.n_ctx(),
         "n_slots": model.n_slots(),
-        "widths": widths.iter().map(|(width, us)| json!({"width": width, "us": us})).collect::<Value>(),
+        "widths": widths.iter().map(|step| json!({"width": step.width, "us": step.us, "us_empty": step.us_empty})).collect::<Value>(),
         "predicted_by": if is_measured { "measured" } else { "assumed" },
         "ticks": counts.n_steps,
         "queue": counts.waiting,
@@ -49,6 +49,7 @@ pub(super) fn tick(event: &TickEvent, dropped: u64, with_mask: bool) -> Value {
         "graphs": event.graphs,
         "rows": event.rows.iter().map(rows).collect::<Value>(),
         "padding": event.padding,
+        "came": event.arrived.iter().map(arrived).collect::<Value>(),
         "queue": event.waiting,
         "slots": event.slots.iter().map(slot).collect::<Value>(),
         "rows_used": event.cache.used,
@@ -60,6 +61,11 @@ pub(super) fn tick(event: &TickEvent, dropped: u64, with_mask: bool) -> Value {
         object["mask"] = mask(event);
     }
     object
+}
+
+fn arrived(of: &Arrived) -> Value {
+    let like = of.like.map(|(request, n)| json!({"request": request.0, "n": n}));
+    json!({"request": of.request.0, "at_us": of.at_us, "n_prompt": of.n_prompt, "like": like})
 }
 
 fn rows(rows: &RowsOfStep) -> Value {

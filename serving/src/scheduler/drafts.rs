@@ -1,5 +1,6 @@
 //! Drafts for the replies of the next step: those that requests make by themselves, and those of a draft model.
 
+use dialog::kinds::VocabularyMap;
 use engine::TokenModel;
 use kvmanager::plan::serve::Phase;
 
@@ -9,12 +10,18 @@ use crate::draft_model::{DraftModel, Wish};
 
 impl Scheduler {
     /// Has another model propose up to `len` tokens for each reply that does not draft by itself. A token that is drawn is the
-    /// first model's; where drafts hold there are several in a step.
+    /// first model's; where drafts hold there are several in a step. `map`: the draft model has ids of its own.
     ///
     /// # Errors
-    /// [`ServeError::Setting`] for a smaller vocabulary, and for a model that has one sequence at a time; it cannot be reset.
-    pub fn set_draft_model(&mut self, model: Box<dyn TokenModel>, len: usize) -> Result<(), ServeError> {
-        self.draft_model = Some(DraftModel::new(model, len, self.vocab_size())?);
+    /// [`ServeError::Setting`] for a smaller vocabulary without a map, and for a model that has one sequence at a time;
+    /// [`ServeError::Dialog`] for a map that does not fit the models; it cannot be reset.
+    pub fn set_draft_model(
+        &mut self,
+        model: Box<dyn TokenModel>,
+        len: usize,
+        map: Option<VocabularyMap>,
+    ) -> Result<(), ServeError> {
+        self.draft_model = Some(DraftModel::new(model, len, self.vocab_size(), map)?);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use engine::GroupCells;
-use kvmanager::plan::serve::{Tick, TickRows};
+use kvmanager::plan::serve::{StepTimes, Tick, TickRows};
 
 use super::Scheduler;
 use crate::{RowsOfStep, TickEvent, TickWatch};
@@ -29,8 +29,8 @@ impl Scheduler {
         self.model.sequences().map_or_else(Vec::new, |model| model.cells_of_groups())
     }
 
-    /// `None` while no one listens.
-    pub(crate) fn begin_watch(&self, tick: &Tick) -> Option<WatchedStep> {
+    /// `None` while no one listens. `times`: those that the tick was planned with.
+    pub(crate) fn begin_watch(&self, tick: &Tick, times: &StepTimes) -> Option<WatchedStep> {
         if self.watchers.is_empty() {
             return None;
         }
@@ -44,7 +44,7 @@ impl Scheduler {
             rows: rows.filter(|rows| rows.n > 0).collect(),
             n_graphs: self.model.steps().len(),
             width: tick.width,
-            us_predicted: self.times.us_for(tick.width),
+            us_predicted: times.us_for(tick.width),
             began: Instant::now(),
         })
     }
@@ -69,6 +69,7 @@ impl Scheduler {
             graphs: self.model.steps().names_since(n_graphs).map(str::to_owned).collect(),
             padding: width.saturating_sub(n_rows),
             rows,
+            arrived: self.arrivals.take(),
             waiting: counts.waiting,
             slots: self.slots(),
             cache: counts.rows,

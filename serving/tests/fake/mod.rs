@@ -34,6 +34,8 @@ pub struct Fake {
     /// Every `n` steps one fails although nothing is wrong with it, and all sequences are lost.
     lose_every: Option<usize>,
     n_steps: usize,
+    /// What its ids stand for in [`VOCAB`], where they are others.
+    ids: Option<Vec<u32>>,
     /// While it is set no step runs.
     pub stop: StopFlag,
     /// Steps that were asked for, also those that did not run.
@@ -53,6 +55,7 @@ impl Fake {
             together: true,
             lose_every: None,
             n_steps: 0,
+            ids: None,
             stop: StopFlag::default(),
             n_asked: Arc::default(),
             logits: vec![0.0; VOCAB],
@@ -68,6 +71,17 @@ impl Fake {
     pub fn losing_all_every(mut self, n: usize) -> Self {
         self.lose_every = Some(n);
         self
+    }
+
+    /// The same model with ids of its own: `ids` are the usual ones by them.
+    pub fn with_ids(mut self, ids: Vec<u32>) -> Self {
+        self.logits = vec![0.0; ids.len()];
+        self.ids = Some(ids);
+        self
+    }
+
+    fn usual(&self, id: u32) -> u32 {
+        self.ids.as_ref().map_or(id, |ids| ids[id as usize])
     }
 
     fn distinct(&self) -> usize {
@@ -90,12 +104,17 @@ impl Fake {
     }
 
     fn compute(&mut self, seq: SeqId) {
-        let seed = self.seqs[usize::from(seq.0)].tokens().iter().fold(7_u64, |h, t| mix(h ^ (u64::from(t.0) + 1)));
-        for (v, logit) in self.logits.iter_mut().enumerate() {
-            *logit = (mix(seed ^ ((v as u64) << 32)) % 1_000) as f32 / 250.0;
+        let tokens = self.seqs[usize::from(seq.0)].tokens().iter().map(|token| self.usual(token.0));
+        let seed = tokens.fold(7_u64, |h, id| mix(h ^ (u64::from(id) + 1)));
+        for v in 0..self.logits.len() {
+            let id = self.usual(v as u32);
+            let logit = (mix(seed ^ (u64::from(id) << 32)) % 1_000) as f32 / 250.0;
+            self.logits[v] = match TokenId(id) {
+                POISON => -50.0,
+                EOS => logit - 1.5,
+                _ => logit,
+            };
         }
-        self.logits[POISON.0 as usize] = -50.0;
-        self.logits[EOS.0 as usize] -= 1.5;
     }
 }
 
@@ -106,7 +125,7 @@ fn mix(x: u64) -> u64 {
 
 impl TokenModel for Fake {
     fn vocab_size(&self) -> usize {
-        VOCAB
+        self.ids.as_ref().map_or(VOCAB, Vec::len)
     }
     fn context_size(&self) -> usize {
         self.context
@@ -186,7 +205,7 @@ impl SequenceModel for Fake {
             return Err(EngineError::Unsupported { what: "this step".into(), hint: "" });
         }
         let n: usize = inputs.iter().map(|input| input.tokens.len()).sum();
-        if inputs.iter().any(|input| input.tokens.contains(&POISON)) {
+        if inputs.iter().flat_map(|input| input.tokens).any(|token| TokenId(self.usual(token.0)) == POISON) {
             return Err(EngineError::Unsupported { what: "poison".into(), hint: "" });
         }
         let (used, most) = (self.distinct(), if self.together { self.capacity } else { self.context });

@@ -61,6 +61,12 @@ fn blocks_decode_as_the_reference_does() {
             sampled: [40.25, -92.25, -26.0, -12.125, -85.75, 45.75, 21.25, -9.375],
             sum: -927.75,
         },
+        Case {
+            format: BlockFormat::MXFP4,
+            halves: &[],
+            sampled: [-0.75, 0.125, 0.75, -0.125, 0.5, 1.5, -0.125, -0.375],
+            sum: 3.125,
+        },
         // Printed by llama.cpp's `libggml-base` (0.25.3).
         Case {
             format: BlockFormat::Q2K,
@@ -92,11 +98,42 @@ fn blocks_decode_as_the_reference_does() {
         for (n, &at) in halves.iter().enumerate() {
             block[at..at + 2].copy_from_slice(&f16::from_f32(0.0625 * (n + 1) as f32).to_le_bytes());
         }
+        if format == BlockFormat::MXFP4 {
+            // An exponent in the place of a scale.
+            block[0] = 125;
+        }
         let mut numbers = vec![f32::NAN; format.elems()];
         format.decode(&block, &mut numbers);
         let step = numbers.len() / 8;
         let found: Vec<f32> = numbers.iter().copied().skip(3).step_by(step).collect();
         assert_eq!(found, sampled, "{format:?}");
         assert_eq!(numbers.iter().map(|&x| f64::from(x)).sum::<f64>(), sum, "{format:?}");
+    }
+}
+
+/// Every number of MXFP4 against the definition: a sign, two bits of exponent with bias 1 and one of fraction (E2M1), times 2^(e - 127).
+#[test]
+fn floats_of_four_bits_are_the_standards() {
+    let number = |code: u8| {
+        let (exponent, fraction) = (i32::from(code >> 1 & 3), f64::from(code & 1) / 2.0);
+        let magnitude = if exponent == 0 { fraction } else { 2f64.powi(exponent - 1) * (1.0 + fraction) };
+        if code & 8 == 0 { magnitude } else { -magnitude }
+    };
+    assert_eq!([0u8, 1, 2, 3, 4, 5, 6, 7, 13].map(number), [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -3.0]);
+    for e in 0..=255u8 {
+        // Elements 0 to 15 are all codes from 0 on, 16 to 31 the same backwards.
+        let block: Vec<u8> = std::iter::once(e).chain((0..16).map(|i| i | (15 - i) << 4)).collect();
+        let mut numbers = [0.0f32; 32];
+        BlockFormat::MXFP4.decode(&block, &mut numbers);
+        for (i, found) in numbers.into_iter().enumerate() {
+            let code = if i < 16 { i as u8 } else { 31 - i as u8 };
+            if e == 255 {
+                assert!(found.is_nan(), "{i}");
+                continue;
+            }
+            let expected = (number(code) * 2f64.powi(i32::from(e) - 127)) as f32;
+            assert_eq!(found, expected, "element {i} of 2^({e} - 127)");
+            assert!(expected != 0.0 || found.to_bits() == 0, "ggml has no -0");
+        }
     }
 }

@@ -17,7 +17,7 @@ fn of_file(file: &Path, name: &str, head_dim: usize, format: BlockFormat) -> Qua
     crate::checkpoint::for_each_raw(&checkpoint, name, &checkpoint.tensors()[name], &mut |_| Ok(()), |raw| {
         for block in raw.chunks(format.bytes()) {
             let mut q = [0; 32];
-            found.0.push(format.unpack(block, &mut q).to_f32());
+            found.0.push(format.unpack(block, &mut q));
             found.1.extend(q);
         }
         Ok(())

@@ -74,6 +74,27 @@ fn a_quantised_file_stays_quantised() {
     }
 }
 
+/// MXFP4 is copied by either format of blocks; what is neither copied nor four bits has eight.
+#[test]
+fn floats_of_four_bits_stay_as_they_are() {
+    let mut draft = quantised(Matrices::F32);
+    for tensor in draft.tensors.iter_mut().filter(|tensor| tensor.dims.len() == 2) {
+        tensor.ty = 39;
+        tensor.bytes = vec![120; (tensor.dims.iter().product::<u64>() / 32 * 17) as usize];
+    }
+    let held = "the file's quantised matrices are 16 in MXFP4 (`float` would widen them)";
+    let (found, notes) = of_draft(&draft, None);
+    assert_eq!(found, Weights::Q8_0);
+    assert!(notes.contains(&format!("weights stay quantised, as `q8_0`, and MXFP4 as they are: {held}")), "{notes:?}");
+    for weights in [Weights::Q8_0, Weights::Q4_0] {
+        let (_, notes) = of_draft(&draft, Some(weights));
+        assert!(!notes.iter().any(|note| note.contains("rounding")), "all blocks are copied: {notes:?}");
+    }
+    for weights in [Weights::Float, Weights::W8, Weights::W4] {
+        assert_eq!(of_draft(&draft, Some(weights)).0, weights, "which needs the numbers");
+    }
+}
+
 #[test]
 fn weights_that_are_not_quantised_stay_float() {
     for matrices in [Matrices::F32, Matrices::F16] {

@@ -24,7 +24,6 @@ fn each_quantisation_that_is_not_read_is_named() {
         (31, "Q4_0_4_4"),
         (34, "TQ1_0"),
         (35, "TQ2_0"),
-        (39, "MXFP4"),
         (40, "NVFP4"),
         (41, "Q1_0"),
         (99, "the unknown ggml type 99"),
@@ -36,7 +35,7 @@ fn each_quantisation_that_is_not_read_is_named() {
         });
         let (found, hint) = refused(&draft);
         let expected = format!(
-            "tensor `{q}` in `FILE` is {name}, expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL or IQ4_XS"
+            "tensor `{q}` in `FILE` is {name}, expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS or MXFP4"
         );
         assert_eq!((found, hint), (expected, Some(Hint::Requantise)));
     }
@@ -173,9 +172,12 @@ fn scales_that_are_not_finite_are_found_in_every_block_format() {
     for number in 0..64 {
         let GgmlType::Blocks(format) = GgmlType::from_number(number) else { continue };
         let halves: &[usize] = match format {
-            BlockFormat::Q4_0 | BlockFormat::Q5_0 | BlockFormat::Q8_0 | BlockFormat::IQ4_NL | BlockFormat::IQ4_XS => {
-                &[0]
-            }
+            BlockFormat::Q4_0
+            | BlockFormat::Q5_0
+            | BlockFormat::Q8_0
+            | BlockFormat::IQ4_NL
+            | BlockFormat::IQ4_XS
+            | BlockFormat::MXFP4 => &[0],
             BlockFormat::Q2K => &[80, 82],
             BlockFormat::Q3K => &[108],
             BlockFormat::Q6K => &[208],
@@ -187,7 +189,8 @@ fn scales_that_are_not_finite_are_found_in_every_block_format() {
             // Ones in all other places, so that no scale of a sub-block is zero.
             let mut bytes = vec![1u8; n * format.bytes()];
             let last = (n - 1) * format.bytes() + at;
-            bytes[last..last + 2].copy_from_slice(&half::f16::NAN.to_le_bytes());
+            let nan = if format == BlockFormat::MXFP4 { vec![255] } else { half::f16::NAN.to_le_bytes().to_vec() };
+            bytes[last..last + nan.len()].copy_from_slice(&nan);
             (draft.tensor(name).ty, draft.tensor(name).bytes) = (number, bytes);
             let place = tempfile::tempdir().unwrap();
             let file = place.path().join("m.gguf");

@@ -7,7 +7,7 @@ use crate::compile::compile_with;
 use crate::family::Family;
 use crate::testmodel::{GgufDraft, Matrices, TestModel};
 use crate::{CompileOptions, Precision, Silent, Splits, Weights, compile};
-use genie_types::Dtype;
+use genie_types::{Dtype, Quant};
 use half::f16;
 use qnn_api::{Context, ContextOptions};
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ const Q5_K: Stored = (BlockFormat::Q5K, 13, &[(0, 0.000_1), (2, 0.001_6)]);
 const Q6_K: Stored = (BlockFormat::Q6K, 14, &[(208, 0.000_05)]);
 const IQ4_NL: Stored = (BlockFormat::IQ4_NL, 20, &[(0, 0.000_8)]);
 const IQ4_XS: Stored = (BlockFormat::IQ4_XS, 23, &[(0, 0.000_02)]);
+const MXFP4: Stored = (BlockFormat::MXFP4, 39, &[]);
 
 /// A model whose matrices are blocks, the embedding and an LM head of its own as `whole`, and the same numbers as floats.
 fn blocks_and_floats(model: &TestModel, whole: Stored, layers: &[Stored]) -> [GgufDraft; 2] {
@@ -47,6 +48,13 @@ fn blocks_and_floats(model: &TestModel, whole: Stored, layers: &[Stored]) -> [Gg
             for &(at, size) in halves {
                 let d = size * (1.0 + f32::from(byte()) / 256.0);
                 block[at..at + 2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
+            }
+            if format == BlockFormat::MXFP4 {
+                // Mostly near 2^-5; of others float16 holds neither scales nor values, and zeros are as ggml has them.
+                block[0] = [122, 121, 123, 122, 121, 123, 122, 60][usize::from(byte()) % 8];
+                if byte().is_multiple_of(16) {
+                    block.fill(0);
+                }
             }
         }
         let mut numbers = vec![0.0f32; n];
@@ -185,6 +193,21 @@ fn blocks_with_one_scale_are_computed_as_they_are_in_rows_of_any_number_of_them(
     }
 }
 
+#[test]
+fn floats_of_four_bits_are_computed_as_they_are() {
+    for (tied, whole) in [(true, MXFP4), (false, MXFP4), (true, Q8_0)] {
+        let model = TestModel { hidden: 96, head_dim: 64, ffn: 224, tied, ..TestModel::tiny(Family::Llama) };
+        check(&model, whole, &[MXFP4, MXFP4, MXFP4, IQ4_NL], |recorded| {
+            let scales = recorded[1][0].tensors.iter().filter_map(|t| match &t.info.quant {
+                Quant::Block { scale_offsets, .. } => Some(scale_offsets),
+                _ => None,
+            });
+            let beyond = scales.flatten().filter(|(scale, _)| *scale == 2f32.powi(60 - 128)).count();
+            assert!(beyond > 10, "{beyond} scales that float16 does not hold");
+        });
+    }
+}
+
 /// Bytes of a bundle's graphs over those of the file's tensors.
 #[test]
 fn a_bundle_is_as_large_as_its_file() {
@@ -194,6 +217,8 @@ fn a_bundle_is_as_large_as_its_file() {
     for (name, whole, layers, most) in [
         ("Q5_0", Q5_0, &[Q5_0][..], 1.02),
         ("IQ4_NL", IQ4_NL, &[IQ4_NL], 1.02),
+        ("MXFP4", MXFP4, &[MXFP4], 1.02),
+        ("MXFP4 beside Q8_0", Q8_0, &[MXFP4, MXFP4, MXFP4, Q8_0], 1.02),
         ("Q4_0", Q4_0, &[Q4_0, Q8_0], 1.02),
         ("Q4_K_M of odd rows", Q8_0, &[Q5_0, Q5_0, Q5_0, Q8_0], 1.02),
         ("Q2_K", Q6_K, &[Q2_K, Q2_K, Q2_K, Q3_K], 1.08),

@@ -72,8 +72,14 @@ impl SchedulingArgs {
         }
         let measured = model.measure_step_times(REPS)?;
         if let Some(times) = &measured {
-            let each = times.all().iter().map(|time| format!("{} rows {:.1}", time.width, time.us / 1e3));
-            printer.info(format_args!("timed a step of each width, in ms: {}", each.collect::<Vec<_>>().join(", ")));
+            let each = times
+                .all()
+                .iter()
+                .map(|time| format!("{} rows {:.1} to {:.1}", time.width, time.us_empty / 1e3, time.us / 1e3));
+            printer.info(format_args!(
+                "timed a step of each width with an empty and a full cache, in ms: {}",
+                each.collect::<Vec<_>>().join(", ")
+            ));
         }
         Ok(measured)
     }

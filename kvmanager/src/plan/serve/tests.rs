@@ -196,7 +196,7 @@ fn client() -> impl Strategy<Value = Client> {
 fn step_times() -> impl Strategy<Value = StepTimes> {
     let widths = prop::sample::subsequence(vec![1_usize, 2, 4, 8, 16, 32], 1..6);
     (widths, 1_000.0_f64..40_000.0, 10.0_f64..4_000.0).prop_map(|(widths, fixed, each)| {
-        let times = widths.into_iter().map(|width| StepTime { width, us: fixed + each * width as f64 });
+        let times = widths.into_iter().map(|width| StepTime::new(width, fixed + each * width as f64));
         StepTimes::new(times).expect("there are widths")
     })
 }
@@ -296,7 +296,7 @@ fn replies_come_before_prompts_in_one_step() {
 #[test]
 fn a_prompt_that_fits_no_step_of_replies_has_every_second_one() {
     // The wide step is not worth it for three rows, and the narrow one has no room beside a reply.
-    let times = StepTimes::new([(1, 37.0), (128, 347.0)].map(|(width, us)| StepTime { width, us })).unwrap();
+    let times = StepTimes::new([(1, 37.0), (128, 347.0)].map(|(width, us)| StepTime::new(width, us))).unwrap();
     let requests = [request(1, Phase::Decode, 1), request(2, Phase::Decode, 1), request(3, Phase::Prefill, 1)];
     let planned = |had_prefill| {
         let state = ServeState { now_us: 0, requests: &requests, free_rows: 200, free_slots: 8, had_prefill };

@@ -5,8 +5,23 @@
 pub struct StepTime {
     /// Tokens of the step, padding included.
     pub width: usize,
-    /// Microseconds.
+    /// Microseconds with a full cache.
     pub us: f64,
+    /// Microseconds with an empty one: what attention adds to it grows with what a row sees.
+    pub us_empty: f64,
+}
+
+impl StepTime {
+    /// A step that takes as long whatever is in the cache.
+    pub const fn new(width: usize, us: f64) -> Self {
+        Self { width, us, us_empty: us }
+    }
+
+    /// With a cache that is full to a share, 0 to 1.
+    fn at(self, share: f64) -> Self {
+        let us = self.us_empty + (self.us - self.us_empty) * share.clamp(0.0, 1.0);
+        Self { us, ..self }
+    }
 }
 
 /// The widths that a model has, with their times.
@@ -18,7 +33,8 @@ pub struct StepTimes(Vec<StepTime>);
 impl StepTimes {
     /// Sorts them; of a width that is there twice the shorter time counts. `None` for no width that has a time.
     pub fn new(times: impl IntoIterator<Item = StepTime>) -> Option<Self> {
-        let good = |time: &StepTime| time.width > 0 && time.us.is_finite() && time.us > 0.0;
+        let is_time = |us: f64| us.is_finite() && us > 0.0;
+        let good = |time: &StepTime| time.width > 0 && is_time(time.us) && is_time(time.us_empty);
         let mut times: Vec<_> = times.into_iter().filter(good).collect();
         times.sort_by(|a, b| a.width.cmp(&b.width).then(a.us.total_cmp(&b.us)));
         times.dedup_by_key(|time| time.width);
@@ -28,7 +44,13 @@ impl StepTimes {
     /// For widths whose times are not known: a step takes one unit and a little for each token, so the narrowest that holds the
     /// rows is chosen and full ones are worth most.
     pub fn assumed(widths: impl IntoIterator<Item = usize>) -> Option<Self> {
-        Self::new(widths.into_iter().map(|width| StepTime { width, us: 1_000.0 * (8.0 + width as f64) }))
+        Self::new(widths.into_iter().map(|width| StepTime::new(width, 1_000.0 * (8.0 + width as f64))))
+    }
+
+    /// The times with a cache that is full to a share, 0 to 1.
+    #[must_use]
+    pub fn at(&self, share: f64) -> Self {
+        Self(self.0.iter().map(|time| time.at(share)).collect())
     }
 
     /// All, ascending.
@@ -175,7 +197,7 @@ mod tests {
     use super::*;
 
     fn times(list: &[(usize, f64)]) -> StepTimes {
-        StepTimes::new(list.iter().map(|&(width, us)| StepTime { width, us })).expect("there are widths")
+        StepTimes::new(list.iter().map(|&(width, us)| StepTime::new(width, us))).expect("there are widths")
     }
 
     /// The 1B of docs/serving.md, in milliseconds.
@@ -247,6 +269,18 @@ mod tests {
         assert_eq!(widths(None), (1, 16, true));
     }
 
+    /// Attention over a full cache makes eight rows dearer than twice four; with short contexts they are the best.
+    #[test]
+    fn a_width_is_worth_what_the_contexts_at_hand_cost() {
+        let times = [(1, 14.0, 13.0), (4, 25.0, 14.0), (8, 55.0, 17.0)];
+        let times = times.map(|(width, us, us_empty)| StepTime { width, us, us_empty });
+        let times = StepTimes::new(times).expect("there are widths");
+        let width = |share| choose(&times.at(share), demand(8, 0, None)).expect("there is one").width;
+        assert_eq!([0.0, 0.1, 1.0].map(width), [8, 8, 4]);
+        let us = |share| times.at(share).us_for(8);
+        assert_eq!([0.0, 0.5, 1.0, 7.0].map(us), [17.0, 36.0, 55.0, 55.0]);
+    }
+
     #[test]
     fn drafts_take_what_is_left() {
         let wanted = Demand { drafts: 14, ..demand(2, 0, None) };
@@ -258,7 +292,8 @@ mod tests {
 
     #[test]
     fn bad_times_are_left_out() {
-        assert!(StepTimes::new([StepTime { width: 0, us: 1.0 }, StepTime { width: 4, us: f64::NAN }]).is_none());
+        assert!(StepTimes::new([StepTime::new(0, 1.0), StepTime::new(4, f64::NAN)]).is_none());
+        assert!(StepTimes::new([StepTime { us_empty: 0.0, ..StepTime::new(4, 1.0) }]).is_none());
         let sorted = times(&[(8, 3.0), (1, 1.0), (8, 2.0)]);
         assert_eq!(sorted.all().iter().map(|t| (t.width, t.us)).collect::<Vec<_>>(), [(1, 1.0), (8, 2.0)]);
         assert_eq!((sorted.widest(), sorted.us_for(5), sorted.us_for(99)), (8, 2.0, 2.0));

@@ -10,6 +10,8 @@
 //!
 //! *Layout*: products `[row][MAX_CHUNK]` f32 on the thread's stack, `row < FEW_ROWS`.
 
+use std::mem::MaybeUninit;
+
 use super::super::float::Load;
 use super::super::isa::simd_fn;
 use super::super::rows::{RowElem, RowMat, with_row_elem};
@@ -27,8 +29,16 @@ const CHUNK_BYTES: usize = 256 << 10;
 const WIDENED_LEN: usize = CHUNK_BYTES / 4;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Rows of more bytes are asked for this far ahead in themselves, shorter ones four rows ahead.
+/// Where four rows are read at a time, those of more bytes are asked for this far ahead in themselves, shorter ones four rows ahead.
 const NEAR: usize = 4096;
+/// A row of `X` of at most this many numbers leaves room in the first-level cache for what the CPU prefetches by itself, which is then faster
+/// than asking for more: weights are read row after row.
+const SEQUENTIAL: usize = 4096;
+/// Rows that are read at a time, and asked for as many rows ahead, where a row of `X` is longer.
+const STREAMS: usize = 8;
+/// Bytes of weights of a vector from which on sums are faster than memory although each waits for the one before it: half a cache line in the
+/// four cycles of an addition.
+const FAST_SUM: usize = 32;
 
 /// f32 numbers of scratch for `m` rows of `X` with `threads` threads.
 pub(super) fn scratch_len(m: usize, threads: usize) -> usize {
@@ -87,7 +97,7 @@ unsafe fn body<S: Simd>(s: S, worker: Worker<'_>, job: &Job<'_>) {
 fn chunk_rows<S: Simd>(job: &Job<'_>, elem_bytes: usize, threads: usize) -> usize {
     let of_bytes = |bytes: usize| bytes / (job.k * elem_bytes).max(1);
     if job.m <= FEW_ROWS {
-        return (of_bytes(64 << 10) / 4 * 4).clamp(4, MAX_CHUNK);
+        return (of_bytes(64 << 10) / STREAMS * STREAMS).clamp(STREAMS, MAX_CHUNK);
     }
     let unit = if S::MANY_REGISTERS { 6 } else { 4 };
     let outputs: usize = job.layers.iter().filter_map(|l| l.weights.as_rows()).map(|w| w.rows).sum();
@@ -117,8 +127,10 @@ unsafe fn chunk<S: Simd>(
     count: usize,
     own: Option<*mut f32>,
 ) {
-    let mut main = [0.0f32; FEW_ROWS * MAX_CHUNK];
-    let mut gate = [0.0f32; FEW_ROWS * MAX_CHUNK];
+    // Products are written before they are read, those of a gate only if there is one.
+    let mut main = [const { MaybeUninit::<f32>::uninit() }; FEW_ROWS * MAX_CHUNK];
+    let mut gate = main;
+    let (main, gate) = (main.as_mut_ptr().cast::<f32>(), gate.as_mut_ptr().cast::<f32>());
     let affine = Affine::of(s, layer, n0, count);
     let gate_weights = layer.gate.and_then(|g| g.weights.as_rows());
     // Chunks of f32, if they are widened: the layer's, then its gate's.
@@ -146,9 +158,7 @@ unsafe fn chunk<S: Simd>(
         let k = job.k;
         // SAFETY: the products of `count` rows of weights with `m <= FEW_ROWS` rows fit; the rows exist.
         unsafe {
-            for (weights, wide, to) in
-                [(gate_weights, wide_gate, gate.as_mut_ptr()), (Some(weights), wide_main, main.as_mut_ptr())]
-            {
+            for (weights, wide, to) in [(gate_weights, wide_gate, gate), (Some(weights), wide_main, main)] {
                 match (weights, wide) {
                     (Some(_), Some(w)) => s.outline(Products { x, m, k, w, count, many, to }),
                     (Some(weights), None) => with_row_elem!(weights.elem, E => {
@@ -161,9 +171,8 @@ unsafe fn chunk<S: Simd>(
         }
         for row in 0..m {
             let at = row * MAX_CHUNK;
-            let (main, gate) = (main[at..].as_ptr(), gate[at..].as_ptr());
-            // SAFETY: row `row` of the products has `count <= MAX_CHUNK` numbers; the caller's promise covers the outputs.
-            unsafe { finish(s, layer, &affine, row0 + row, n0, count, main, gate) };
+            // SAFETY: row `row < FEW_ROWS` of the products has `count <= MAX_CHUNK` numbers; the caller's promise covers the outputs.
+            unsafe { finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at)) };
         }
     }
 }
@@ -211,12 +220,19 @@ impl<E: Load> Piece for Products<E> {
         let Self { x, m, k, w, count, many, to } = self;
         // The next rows at the same column, or where that is far, further on in the same rows.
         let ahead = if k * size_of::<E>() <= NEAR { 4 * k * size_of::<E>() } else { NEAR };
+        let streams = !many && m == 1 && S::MANY_REGISTERS && S::LANES * size_of::<E>() >= FAST_SUM;
         let mut i = 0;
         while i < count {
-            // SAFETY: rows `i .. i + 6`, `i .. i + 4` or `i` of the weights and all rows of `x` exist.
+            // SAFETY: rows `i .. i + 8`, `i .. i + 6`, `i .. i + 4` or `i` of the weights and all rows of `x` exist.
             unsafe {
                 let (w, to) = (w.add(i * k), to.add(i));
-                if many && S::MANY_REGISTERS && m == 4 && count - i >= 6 {
+                if streams && k <= SEQUENTIAL {
+                    dots::<S, E, 1, 1>(s, x, w, k, 0, to);
+                    i += 1;
+                } else if streams && count - i >= STREAMS {
+                    dots::<S, E, 1, STREAMS>(s, x, w, k, STREAMS * k * size_of::<E>(), to);
+                    i += STREAMS;
+                } else if many && S::MANY_REGISTERS && m == 4 && count - i >= 6 {
                     dots::<S, E, 4, 6>(s, x, w, k, 0, to);
                     i += 6;
                 } else if count - i >= 4 {

@@ -25,7 +25,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 20] = [
     Kind::Floats(Float::F32),
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
@@ -42,6 +42,7 @@ const KINDS: [Kind; 19] = [
     Kind::Packed(Packing::ALL[9]),
     Kind::Packed(Packing::ALL[10]),
     Kind::Packed(Packing::ALL[11]),
+    Kind::Packed(Packing::ALL[12]),
     Kind::Less(Packing::ALL[5]),
     Kind::Less(Packing::ALL[6]),
     Kind::Less(Packing::ALL[11]),

@@ -161,6 +161,15 @@ macro_rules! impl_dot {
             }
 
             #[inline(always)]
+            unsafe fn load_group_exponents(self, p: *const u8) -> [__m256; 2] {
+                // SAFETY: the caller promised 16 bytes.
+                unsafe {
+                    let number = |eight| _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_cvtepu8_epi32(eight)));
+                    [number(_mm_loadl_epi64(p.cast())), number(_mm_loadl_epi64(p.add(8).cast()))]
+                }
+            }
+
+            #[inline(always)]
             unsafe fn quad(self, p: *const i8) -> __m256i {
                 // SAFETY: the caller promised 4 bytes.
                 unsafe { _mm256_set1_epi32(p.cast::<i32>().read_unaligned()) }

@@ -185,6 +185,12 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
+    unsafe fn load_group_exponents(self, p: *const u8) -> __m512 {
+        // SAFETY: the caller promised 16 bytes.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())))) }
+    }
+
+    #[inline(always)]
     unsafe fn quad(self, p: *const i8) -> __m512i {
         // SAFETY: the caller promised 4 bytes.
         unsafe { _mm512_set1_epi32(p.cast::<i32>().read_unaligned()) }

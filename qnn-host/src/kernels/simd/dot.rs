@@ -152,6 +152,20 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         }
     }
 
+    /// Powers of two from their exponents in an f32: 2^(byte - 127), or 0 for 0.
+    ///
+    /// # Safety
+    /// 16 bytes are readable at `p`.
+    #[inline(always)]
+    unsafe fn load_group_exponents(self, p: *const u8) -> Self::Group {
+        // SAFETY: the caller promised 16 bytes; 16 numbers lie on the stack.
+        unsafe {
+            let exponents = p.cast::<[u8; GROUP]>().read_unaligned();
+            let numbers = exponents.map(|exponent| f32::from_bits(u32::from(exponent) << 23));
+            self.load_group(numbers.as_ptr())
+        }
+    }
+
     /// # Safety
     /// 4 bytes are readable at `p`.
     unsafe fn quad(self, p: *const i8) -> Self::Quad;

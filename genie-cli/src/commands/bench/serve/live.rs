@@ -2,16 +2,16 @@
 //!
 //! *Units*: tokens, microseconds of the recording's clock. The form of the lines is docs/engine-events.md's.
 //!
-//! *Traps*: a recording has no tokens, so a prompt gets random ones, and what was in the cache is processed again. A request shows when
-//! it waits behind a step or has rows in one: where a step ran as it came, it came within that step. Those that were refused, or
-//! cancelled while they waited, do not show.
+//! *Traps*: a recording has no tokens, so a prompt gets random ones: as many in common with earlier prompts as there were. What a prompt
+//! had in common with a reply is processed again. Requests that were refused do not show; those that were cancelled while they waited
+//! are left out. Where a step's line is missing, a request shows by its rows or as it waits: it came within the step that ran then.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::workload::{Arrival, Sending};
+use super::workload::{Arrival, Piece, Sending};
 
 /// The version of the objects that are understood.
 const VERSION: u64 = 1;
@@ -28,7 +28,25 @@ struct Tick {
     queue: usize,
     slots: Vec<Slot>,
     #[serde(default)]
+    came: Vec<Came>,
+    #[serde(default)]
     dropped: u64,
+}
+
+/// A request as it came.
+#[derive(Clone, Copy, Deserialize)]
+struct Came {
+    request: u64,
+    at_us: u64,
+    n_prompt: usize,
+    like: Option<Like>,
+}
+
+/// The first `n` tokens of an earlier request's prompt.
+#[derive(Clone, Copy, Deserialize)]
+struct Like {
+    request: u64,
+    n: usize,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +81,14 @@ struct Shown {
     /// Tokens of its prompt that were in the cache.
     cached: usize,
     came_us: u64,
+    like: Option<Like>,
+}
+
+impl Shown {
+    /// Tokens that an earlier prompt has.
+    fn common(&self) -> usize {
+        self.like.map_or(0, |like| like.n.min(self.prompt))
+    }
 }
 
 /// The requests of a recording.
@@ -70,8 +96,12 @@ struct Shown {
 pub struct Live {
     /// In the order in which they came; open, each with a client of its own.
     pub arrivals: Vec<Arrival>,
-    /// Tokens of prompts that were in the cache.
+    /// Tokens of prompts that are those of an earlier prompt.
+    common: usize,
+    /// Tokens of prompts that were in the cache, and are not here.
     cached: usize,
+    /// Requests that ended before they had rows.
+    without_rows: usize,
     /// Requests that were not over at the recording's end.
     running: usize,
     /// Steps that the recording lacks.
@@ -85,8 +115,14 @@ impl Live {
         let (n, prompts, replies) = (self.arrivals.len(), sum(|of| of.prompt), sum(|of| of.reply));
         let mut text =
             format!("{n} requests, {prompts} tokens of prompts, {replies} of replies; prompts are of random tokens");
+        if self.common > 0 {
+            text += &format!(", {} as in earlier prompts", self.common);
+        }
         if self.cached > 0 {
             text += &format!("; {} of them were in the cache and are processed here", self.cached);
+        }
+        if self.without_rows > 0 {
+            text += &format!("; {} requests ended before they had rows, and are left out", self.without_rows);
         }
         if self.running > 0 {
             text += &format!("; {} requests were not over, their replies are shorter here", self.running);
@@ -115,27 +151,59 @@ pub fn requests(text: &str) -> Result<Live, String> {
         look(&mut shown, k, tick);
     }
     set_times(&mut shown, &ticks);
+    let came: BTreeMap<u64, Came> =
+        ticks.iter().flat_map(|tick| &tick.came).map(|came| (came.request, *came)).collect();
+    for (id, request) in &mut shown {
+        let Some(came) = came.get(id) else { continue };
+        (request.came_us, request.prompt) = (came.at_us, came.n_prompt);
+        request.like = came.like.filter(|like| like.request < *id);
+    }
     let first_us = shown.values().map(|request| request.came_us).min().ok_or("no step has rows of a request")?;
-    let mut in_order: Vec<&Shown> = shown.values().collect();
+    let pieces = pieces(&shown);
+    let mut in_order: Vec<(&u64, &Shown)> = shown.iter().collect();
     // Equal times keep the order of the numbers, in which they came.
-    in_order.sort_by_key(|request| request.came_us);
-    let arrival = |(i, request): (usize, &&Shown)| Arrival {
+    in_order.sort_by_key(|(_, request)| request.came_us);
+    let arrival = |(i, (id, request)): (usize, &(&u64, &Shown))| Arrival {
         sending: Sending::Open,
         at_ms: (request.came_us - first_us) / 1_000,
         prompt: request.prompt.max(1),
         reply: request.reply.max(1),
         prefix: 0,
         group: 0,
+        begins: pieces[*id].clone(),
         client: i,
         seed: u32::try_from(i).unwrap_or(u32::MAX),
     };
     let last = ticks.last();
     Ok(Live {
         arrivals: in_order.iter().enumerate().map(arrival).collect(),
-        cached: shown.values().map(|request| request.cached).sum(),
+        common: shown.values().map(Shown::common).sum(),
+        cached: shown.values().map(|request| request.cached.saturating_sub(request.common())).sum(),
+        without_rows: came.keys().filter(|id| !shown.contains_key(id)).count(),
         running: last.map_or(0, |tick| tick.slots.iter().filter(|slot| slot.request.is_some()).count()),
         dropped: last.map_or(0, |tick| tick.dropped),
     })
+}
+
+/// The pieces of each prompt: those of the one that it begins like, as far as they are the same, and one of its own.
+fn pieces(shown: &BTreeMap<u64, Shown>) -> BTreeMap<u64, Vec<Piece>> {
+    let mut pieces: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
+    for (id, request) in shown {
+        let prompt = request.prompt.max(1);
+        let mut own = Vec::new();
+        let mut left = request.common();
+        if let Some(other) = request.like.and_then(|like| pieces.get(&like.request)) {
+            for piece in other {
+                let n = piece.n.min(left);
+                left -= n;
+                own.extend((n > 0).then_some(Piece { seed: piece.seed, n }));
+            }
+        }
+        let n = prompt - own.iter().map(|piece| piece.n).sum::<usize>();
+        own.extend((n > 0).then_some(Piece { seed: *id, n }));
+        pieces.insert(*id, own);
+    }
+    pieces
 }
 
 /// The steps. The last line may be torn: the server was killed while it wrote it.
@@ -165,7 +233,7 @@ fn ticks(text: &str) -> Result<Vec<Tick>, String> {
 
 /// What step `k` shows of each request.
 fn look(shown: &mut BTreeMap<u64, Shown>, k: usize, tick: &Tick) {
-    let new = |cached| Shown { steps: (k, k), prompt: 0, reply: 0, cached, came_us: tick.at_us };
+    let new = |cached| Shown { steps: (k, k), prompt: 0, reply: 0, cached, came_us: tick.at_us, like: None };
     for rows in &tick.rows {
         shown.entry(rows.request).or_insert_with(|| new(rows.from));
     }
@@ -273,6 +341,39 @@ mod tests {
         ]);
         assert_eq!(short(&live), [(0, 4, 3), (0, 6, 2), (30, 3, 1)]);
         assert_eq!(live.running, 1);
+    }
+
+    /// Request 2 came within the first step and begins as request 1; request 3 begins as request 2, and as its own text; request 4 was
+    /// cancelled while it waited.
+    #[test]
+    fn prompts_begin_alike_as_they_did() {
+        let with = |line: String, came: Value| {
+            let mut line: Value = serde_json::from_str(&line).unwrap();
+            line["came"] = came;
+            line.to_string()
+        };
+        let like = |request: u64, n: usize| json!({"request": request, "n": n});
+        let live = found(&[
+            with(
+                tick(5_000, &[[0, 1, 0, 10]], 0, &[[0, -1, 10, 0, 0]]),
+                json!([{"request": 1, "at_us": 4_000, "n_prompt": 10, "like": null}]),
+            ),
+            with(
+                tick(9_000, &[[1, 2, 6, 2]], 1, &[[1, -1, 8, 0, 0]]),
+                json!([{"request": 2, "at_us": 5_500, "n_prompt": 8, "like": like(1, 6)},
+                       {"request": 3, "at_us": 8_000, "n_prompt": 12, "like": like(2, 7)},
+                       {"request": 4, "at_us": 8_100, "n_prompt": 3, "like": null}]),
+            ),
+            tick(10_000, &[[2, 3, 9, 3]], 0, &[[2, -1, 12, 0, 0]]),
+        ]);
+        assert_eq!(short(&live), [(0, 10, 1), (1, 8, 1), (4, 12, 1)]);
+        let tokens: Vec<_> = live.arrivals.iter().map(|of| of.tokens(500)).collect();
+        let common = |a: usize, b: usize| tokens[a].iter().zip(&tokens[b]).take_while(|(a, b)| a == b).count();
+        assert_eq!((common(0, 1), common(1, 2), common(0, 2)), (6, 7, 6));
+        assert_eq!((live.common, live.cached, live.without_rows), (13, 2, 1));
+        let said = live.summary();
+        assert!(said.contains("of random tokens, 13 as in earlier prompts; 2 of them were in the cache"), "{said}");
+        assert!(said.ends_with("1 requests ended before they had rows, and are left out"), "{said}");
     }
 
     #[test]

@@ -99,6 +99,9 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
     table::print_times(&times, json, printer)?;
     let of_config = model.bundle().serve_options();
     let mut serving = model.into_serving(None)?;
+    if let Some(note) = serving.note() {
+        printer.info(format_args!("note: {note}"));
+    }
     if let Some(path) = &args.record {
         outfile::write("--record", path, &trace_file::text(&traces[0].1)?)?;
     }

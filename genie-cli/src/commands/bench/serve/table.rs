@@ -6,13 +6,16 @@ use open_genie::serving::{StepTime, StepTimes};
 use super::metrics::Summary;
 use crate::printer::Printer;
 
-/// Prints the time of a step of each width.
+/// Prints the times of a step of each width.
 pub fn print_times(times: &StepTimes, json: bool, printer: &Printer) -> Result<()> {
-    for &StepTime { width, us } in times.all() {
+    for &StepTime { width, us, us_empty } in times.all() {
+        let (ms, ms_empty) = (us / 1e3, us_empty / 1e3);
         if json {
-            printer.data_line(serde_json::json!({"test": "step", "width": width, "ms": us / 1e3}))?;
+            printer.data_line(serde_json::json!({"test": "step", "width": width, "ms": ms, "ms_empty": ms_empty}))?;
         } else {
-            printer.data_line(format_args!("step of {width:>4} rows: {:>8.1} ms", us / 1e3))?;
+            printer.data_line(format_args!(
+                "step of {width:>4} rows: {ms:>8.1} ms with a full cache, {ms_empty:>8.1} ms with an empty one"
+            ))?;
         }
     }
     Ok(())

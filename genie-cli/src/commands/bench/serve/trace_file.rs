@@ -1,7 +1,7 @@
 //! Files of traces: a line of JSON a request, or the steps that `genie serve --record` wrote.
 //!
 //! *Units*: tokens, milliseconds. A line is `{"loop": "closed", "at_ms": 0, "prompt": 64, "reply": 128, "prefix": 0, "group": 0,
-//! "client": 0, "seed": 7}`. *Trap*: files of before have no `loop`. Where all of their lines name a client and none has a time, the
+//! "client": 0, "seed": 7}`; in place of `prefix` and `group` it may have `"begins": [{"seed": 1, "n": 40}]`. *Trap*: files of before have no `loop`. Where all of their lines name a client and none has a time, the
 //! requests were sent by clients that waited; all others came at their times.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::live;
-use super::workload::{Arrival, Sending};
+use super::workload::{Arrival, Piece, Sending};
 use crate::failure::UserError;
 
 /// What a line is like, for hints.
@@ -29,13 +29,15 @@ struct Line {
     prefix: usize,
     #[serde(default)]
     group: u64,
+    #[serde(default)]
+    begins: Vec<Piece>,
     client: Option<usize>,
     #[serde(default)]
     seed: u32,
 }
 
 impl Line {
-    fn arrival(&self, unsaid: Sending) -> Arrival {
+    fn arrival(self, unsaid: Sending) -> Arrival {
         Arrival {
             sending: self.sending.unwrap_or(unsaid),
             at_ms: self.at_ms.unwrap_or(0),
@@ -43,6 +45,7 @@ impl Line {
             reply: self.reply,
             prefix: self.prefix,
             group: self.group,
+            begins: self.begins,
             client: self.client.unwrap_or(0),
             seed: self.seed,
         }
@@ -79,7 +82,7 @@ pub fn read(path: &Path) -> Result<Trace> {
     }
     let waited = lines.iter().all(|line| line.client.is_some() && line.at_ms.unwrap_or(0) == 0);
     let unsaid = if waited { Sending::Closed } else { Sending::Open };
-    Ok(Trace { arrivals: lines.iter().map(|line| line.arrival(unsaid)).collect(), note: None })
+    Ok(Trace { arrivals: lines.into_iter().map(|line| line.arrival(unsaid)).collect(), note: None })
 }
 
 fn line(text: &str, place: &str) -> Result<Line> {
@@ -89,6 +92,15 @@ fn line(text: &str, place: &str) -> Result<Line> {
     if line.prompt == 0 || line.reply == 0 {
         let what = format!("{place}: expected at least one token of prompt and reply");
         return Err(UserError::error(what, "give `prompt` and `reply` 1 or more"));
+    }
+    if line.prefix > 0 && !line.begins.is_empty() {
+        let what = format!("{place}: expected `prefix` or `begins`, found both");
+        return Err(UserError::error(what, "a prefix is one piece: `\"begins\":[{\"seed\":0,\"n\":40}]`"));
+    }
+    let pieces = line.begins.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.n));
+    if pieces > line.prompt {
+        let what = format!("{place}: expected pieces of at most {} tokens, the prompt's, found {pieces}", line.prompt);
+        return Err(UserError::error(what, "give `begins` fewer tokens, or `prompt` more"));
     }
     Ok(line)
 }
@@ -153,6 +165,11 @@ mod tests {
             ("{\"prompt\":1}", "line 1 of the trace"),
             ("{\"prompt\":1,\"reply\":1}\n\n{\"prompt\":1,\"reply\":0}", "line 3 of the trace"),
             ("{\"prompt\":1,\"reply\":1,\"loop\":\"round\"}", "unknown variant `round`, expected `closed` or `open`"),
+            (
+                r#"{"prompt":9,"reply":1,"prefix":1,"begins":[{"seed":1,"n":2}]}"#,
+                "expected `prefix` or `begins`, found both",
+            ),
+            (r#"{"prompt":3,"reply":1,"begins":[{"seed":1,"n":2},{"seed":2,"n":2}]}"#, "at most 3 tokens"),
             ("\n", "has no requests"),
             ("{\"type\":\"engine\",\"version\":2}", "expected version 1, found 2"),
         ] {

@@ -26,6 +26,16 @@ pub enum Sending {
     Open,
 }
 
+/// Tokens of a prompt that come from a seed: fewer of the same seed are the first of more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Piece {
+    /// Any number.
+    pub seed: u64,
+    /// How many.
+    pub n: usize,
+}
+
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Arrival {
@@ -42,6 +52,9 @@ pub struct Arrival {
     pub prefix: usize,
     /// Which group.
     pub group: u64,
+    /// Pieces at the prompt's beginning, in place of a prefix: prompts with the same pieces begin alike.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub begins: Vec<Piece>,
     /// Who sends it.
     pub client: usize,
     /// Its own tokens, and its sampler.
@@ -56,8 +69,13 @@ impl Arrival {
             let mut dice = Dice::new(seed);
             (0..n).map(move |_| TokenId((first + dice.below(span)) as u32))
         };
-        let prefix = self.prefix.min(self.prompt);
-        draw(0x9E37 + self.group, prefix).chain(draw(u64::from(self.seed) + 1, self.prompt - prefix)).collect()
+        let prefix = Piece { seed: self.group, n: self.prefix };
+        let begins = if self.begins.is_empty() { &[prefix] } else { &self.begins[..] };
+        let pieces =
+            begins.iter().flat_map(|piece| draw(0x9E37_u64.wrapping_add(piece.seed), piece.n.min(self.prompt)));
+        let mut tokens: Vec<TokenId> = pieces.take(self.prompt).collect();
+        tokens.extend(draw(u64::from(self.seed) + 1, self.prompt - tokens.len()));
+        tokens
     }
 }
 
@@ -128,7 +146,8 @@ pub fn of_mix(mix: Mix, how: Loop, n: usize, seed: u64, context: usize) -> Vec<A
                 }
             };
             let seed = seed as u32 * 1_000 + i as u32;
-            Arrival { sending, at_ms: at as u64, prompt: prefix + own, reply, prefix, group: 0, client, seed }
+            let begins = Vec::new();
+            Arrival { sending, at_ms: at as u64, prompt: prefix + own, reply, prefix, group: 0, begins, client, seed }
         })
         .collect()
 }

@@ -103,6 +103,11 @@ unsafe fn products<D: Dot>(
                     })
                 };
             }
+            macro_rules! few {
+                ($kind:ident) => {
+                    d.outline(few_bits::Group::<{ few_bits::$kind }> { weights, acts, rows, blocks, to })
+                };
+            }
             match (packing.bits, packing.scales) {
                 (Bits::Six, _) => by_halves!(SIX, false),
                 (Bits::Three, _) => by_halves!(THREE, false),
@@ -112,8 +117,9 @@ unsafe fn products<D: Dot>(
                 (Bits::UFour | Bits::UFive | Bits::Levels | Bits::Minima, _) => {
                     k_blocks::run(d, packing.bits, k_blocks::Operands { weights, minima, acts, rows, blocks, to });
                 }
-                (Bits::Five, _) => d.outline(few_bits::Group::<true> { weights, acts, rows, blocks, to }),
-                (Bits::Nonlinear, _) => d.outline(few_bits::Group::<false> { weights, acts, rows, blocks, to }),
+                (Bits::Five, _) => few!(FIVE),
+                (Bits::Nonlinear, _) => few!(NONLINEAR),
+                (Bits::FloatFour, _) => few!(FLOAT_FOUR),
                 (Bits::Four, Scales::Block) => d.outline(Group::<true, true> { weights, acts, rows, blocks, to }),
                 (Bits::Eight, Scales::Block) => d.outline(Group::<false, true> { weights, acts, rows, blocks, to }),
                 (Bits::Four, Scales::Row) => d.outline(Group::<true, false> { weights, acts, rows, blocks, to }),

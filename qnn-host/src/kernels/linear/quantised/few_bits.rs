@@ -1,9 +1,8 @@
-//! Weights of 5 bits and levels of 4, in blocks with one scale, as in Q5_0 and IQ4_NL: products with few rows of `X`, which
-//! [`super::direct`] uses, and what [`super::tiled`] opens for many.
+//! Weights of 5 bits, and levels and floats of 4, in blocks with one scale, as in Q5_0, IQ4_NL and MXFP4: products with few rows of `X`,
+//! which [`super::direct`] uses, and what [`super::tiled`] opens for many.
 
-use super::super::super::block_values::{NIBBLES, block_bytes};
-use super::super::super::k_blocks::LEVELS;
-use super::super::super::packed::{Bits, SCALES_BYTES};
+use super::super::super::block_values::{NIBBLES, block_bytes, scale_bytes, table_of};
+use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
@@ -11,11 +10,45 @@ use super::AHEAD;
 use super::acts::Record;
 use super::tiled::OPEN_BYTES;
 
-/// One group of weights, of 5 bits if `FIVE`, times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
+pub(super) const FIVE: u8 = 0;
+pub(super) const NONLINEAR: u8 = 1;
+pub(super) const FLOAT_FOUR: u8 = 2;
+
+/// The bits that a number stands for.
+const fn bits_of(kind: u8) -> Bits {
+    match kind {
+        FIVE => Bits::Five,
+        NONLINEAR => Bits::Nonlinear,
+        _ => Bits::FloatFour,
+    }
+}
+
+/// Bytes of the scales of a stretch, two blocks.
+const fn header(bits: Bits) -> usize {
+    2 * GROUP * scale_bytes(bits)
+}
+
+/// The scales of block `block` of a stretch.
+///
+/// # Safety
+/// The stretch is readable.
+#[inline(always)]
+unsafe fn load_scales<D: Dot>(d: D, bits: Bits, stretch: *const u8, block: usize) -> D::Group {
+    // SAFETY: the stretch begins with the scales of its blocks.
+    unsafe {
+        let from = stretch.add(block * GROUP * scale_bytes(bits));
+        match bits {
+            Bits::FloatFour => d.load_group_exponents(from),
+            _ => d.load_group_f16(from.cast()),
+        }
+    }
+}
+
+/// One group of weights of a kind times all rows of a panel: `to[row * MAX_CHUNK ..]` are the products of a row.
 ///
 /// Safe to run while the group at `weights` and the panel of `rows` at `acts` have `blocks` blocks (an even number), and `to`
 /// has space.
-pub(super) struct Group<const FIVE: bool> {
+pub(super) struct Group<const KIND: u8> {
     pub(super) weights: *const u8,
     pub(super) acts: *const u8,
     pub(super) rows: usize,
@@ -23,7 +56,7 @@ pub(super) struct Group<const FIVE: bool> {
     pub(super) to: *mut f32,
 }
 
-impl<const FIVE: bool> DotPiece for Group<FIVE> {
+impl<const KIND: u8> DotPiece for Group<KIND> {
     #[inline(always)]
     unsafe fn run<D: Dot>(self, d: D) {
         // SAFETY: the caller's promise.
@@ -39,53 +72,56 @@ impl<const FIVE: bool> DotPiece for Group<FIVE> {
     }
 }
 
-impl<const FIVE: bool> Group<FIVE> {
+impl<const KIND: u8> Group<KIND> {
     /// Rows `row .. row + R` of the panel's `rows`.
     ///
     /// # Safety
     /// As [`Group`]; the rows exist.
     #[inline(always)]
     unsafe fn times<D: Dot, const R: usize>(&self, d: D, rows: usize, row: usize) {
-        let bytes = const { block_bytes(if FIVE { Bits::Five } else { Bits::Nonlinear }) };
+        let bits = const { bits_of(KIND) };
+        let (header, bytes) = const { (header(bits_of(KIND)), block_bytes(bits_of(KIND))) };
+        let is_five = const { KIND == FIVE };
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / 2 {
-            let start = self.weights.wrapping_add(stretch * (SCALES_BYTES + 2 * bytes));
+            let start = self.weights.wrapping_add(stretch * (header + 2 * bytes));
             let ask = |at: usize| d.float().prefetch_l2(start.wrapping_add(at + AHEAD));
-            (0..SCALES_BYTES).step_by(64).for_each(ask);
+            (0..header).step_by(64).for_each(ask);
             for block in 0..2 {
                 let record = Record::at(self.acts, rows, 2 * stretch + block);
-                let at = SCALES_BYTES + block * bytes;
+                let at = header + block * bytes;
                 (at..at + bytes).step_by(64).for_each(ask);
                 // SAFETY: the stretch begins with its scales; the block exists in both operands.
                 unsafe {
                     let from = start.add(at);
                     let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
-                        d.sums(if FIVE { 2 * *record.start4(row + r) } else { *record.start8(row + r) })
+                        d.sums(if is_five { 2 * *record.start4(row + r) } else { *record.start8(row + r) })
                     });
-                    let upper = d.load(if FIVE { from.add(NIBBLES) } else { from });
+                    let upper = d.load(if is_five { from.add(NIBBLES) } else { from });
                     // A run of unsigned weights has two quads for each of these.
                     let run = const { few_quads(5) / 2 };
                     for first in (0..4).step_by(run) {
                         let begun = sums;
-                        if FIVE {
+                        if is_five {
                             sums = std::array::from_fn(|r| d.begin_few(begun[r]));
                         }
                         for i in first..first + run {
                             let loaded = d.load(from.add(64 * i));
                             for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
-                                let w = if FIVE { d.five(w, upper, quad as u32) } else { d.levels(w, &LEVELS) };
+                                let w =
+                                    if is_five { d.five(w, upper, quad as u32) } else { d.levels(w, table_of(bits)) };
                                 for (r, sum) in sums.iter_mut().enumerate() {
                                     let x = d.quad(record.quad(quad, row + r));
-                                    *sum = if FIVE { d.dot_few(*sum, w, x) } else { d.dot(*sum, w, x) };
+                                    *sum = if is_five { d.dot_few(*sum, w, x) } else { d.dot(*sum, w, x) };
                                 }
                             }
                         }
-                        if FIVE {
+                        if is_five {
                             sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
                         }
                     }
                     // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
-                    let scales = d.load_group_f16(start.add(block * 2 * GROUP).cast());
+                    let scales = load_scales(d, bits, start, block);
                     for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
                         *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
                     }
@@ -105,17 +141,17 @@ impl<const FIVE: bool> Group<FIVE> {
 /// They are readable, and what is opened writable, as [`super::tiled`] lays it out.
 #[inline(always)]
 pub(super) unsafe fn open<D: Dot>(d: D, bits: Bits, from: *const u8, count: usize, opened: *mut u8, scales: *mut f32) {
-    let bytes = block_bytes(bits);
+    let (header, bytes) = (header(bits), block_bytes(bits));
     let five = bits == Bits::Five;
     for block in 0..count {
         // SAFETY: the caller's promise.
         unsafe {
-            let start = from.add(block / 2 * (SCALES_BYTES + 2 * bytes));
-            d.store_group(scales.add(block * GROUP), d.load_group_f16(start.add(block % 2 * 2 * GROUP).cast()));
-            let (from, to) = (start.add(SCALES_BYTES + block % 2 * bytes), opened.add(block * OPEN_BYTES));
+            let start = from.add(block / 2 * (header + 2 * bytes));
+            d.store_group(scales.add(block * GROUP), load_scales(d, bits, start, block % 2));
+            let (from, to) = (start.add(header + block % 2 * bytes), opened.add(block * OPEN_BYTES));
             let upper = d.load(if five { from.add(NIBBLES) } else { from });
             let open = |weights, quad: usize| {
-                if five { d.five(weights, upper, quad as u32) } else { d.levels(weights, &LEVELS) }
+                if five { d.five(weights, upper, quad as u32) } else { d.levels(weights, table_of(bits)) }
             };
             for i in [0, 2] {
                 let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));

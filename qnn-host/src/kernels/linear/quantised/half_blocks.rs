@@ -1,13 +1,14 @@
-//! Few rows of `X` times weights of 6, 3 or 2 bits, which [`super::direct`] uses for them.
+//! Weights of 6, 3 or 2 bits: products with few rows of `X`, which [`super::direct`] uses, and what [`super::tiled`] opens for many.
 
 use super::super::super::half_blocks::{
-    OFFSET, OFFSET_OF_THREE, STEPS_AT, STRETCH, THIRD_AT, UPPER_AT, block_bytes, blocks_at, nibbles, stretch_bytes,
+    OFFSET, OFFSET_OF_THREE, STEPS_AT, STRETCH, SUB, THIRD_AT, UPPER_AT, block_bytes, blocks_at, nibbles, stretch_bytes,
 };
 use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
 use super::acts::{Record, less_of_half};
+use super::tiled::{LESS_AT, OPEN_BYTES};
 use super::{AHEAD, BLOCK};
 
 /// How often the start of sums with weights of 3 bits is in that with weights of 6.
@@ -146,6 +147,62 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         for (r, result) in results.into_iter().enumerate() {
             // SAFETY: the products have space.
             unsafe { d.store_group(self.to.add((row + r) * MAX_CHUNK), result) };
+        }
+    }
+}
+
+/// Opens a stretch of weights with steps for each 16 at `from`.
+///
+/// # Safety
+/// It is readable, and what is opened writable.
+#[inline(always)]
+pub(super) unsafe fn open<D: Dot>(
+    d: D,
+    bits: Bits,
+    from: *const u8,
+    minima: Option<*const u8>,
+    opened: *mut u8,
+    scales: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (part, from) in std::iter::once(from).chain(minima).enumerate() {
+            let row_scales = d.load_group(from.cast());
+            for sub in 0..STRETCH / SUB {
+                let steps = match bits {
+                    Bits::UTwo => d.load_group_u4(from.add(nibbles(sub).0), nibbles(sub).1),
+                    _ => d.load_group_i8(from.add(STEPS_AT + sub * GROUP).cast()),
+                };
+                d.store_group(scales.add(2 * part * LESS_AT + sub * GROUP), d.mul(steps, row_scales));
+            }
+        }
+        for block in 0..STRETCH / BLOCK {
+            let (from, to) = (from.add(blocks_at(bits) + block * block_bytes(bits)), opened.add(block * OPEN_BYTES));
+            if bits == Bits::UTwo {
+                let lower = [d.load(from), d.load(from.add(64))];
+                for quad in (0..8).step_by(2) {
+                    let open = |quad: usize| d.two(lower[quad / 4], quad as u32 % 4);
+                    d.store_opened(to.add(64 * quad), open(quad), open(quad + 1));
+                }
+                continue;
+            }
+            if bits == Bits::Three {
+                let (lower, third) = ([d.load(from), d.load(from.add(64))], d.load(from.add(THIRD_AT)));
+                for quad in (0..8).step_by(2) {
+                    let open = |quad: usize| d.three(lower[quad / 4], third, quad as u32);
+                    d.store_opened(to.add(64 * quad), open(quad), open(quad + 1));
+                }
+                continue;
+            }
+            let upper = [d.load(from.add(UPPER_AT)), d.load(from.add(UPPER_AT + 64))];
+            for i in [0, 2] {
+                let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
+                let (at, next) = (i as u32, i as u32 + 1);
+                let low = (d.six(d.low(a), upper[0], at), d.six(d.low(b), upper[0], next));
+                let high = (d.six(d.high(a), upper[1], at), d.six(d.high(b), upper[1], next));
+                d.store_opened(to.add(64 * i), low.0, low.1);
+                d.store_opened(to.add(64 * (i + 4)), high.0, high.1);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Few rows of `X` times weights of 4 or 5 bits with two levels of scales and, where they have them, minima, which
-//! [`super::direct`] uses for them: `X` times the minima is a sum of `X` over each block, known beforehand, times one number.
+//! Weights of 4 or 5 bits with two levels of scales and, where they have them, minima: products with few rows of `X`, which
+//! [`super::direct`] uses, and what [`super::tiled`] opens for many. `X` times the minima is a sum of `X` over each block, known
+//! beforehand, times one number.
 
 use super::super::super::k_blocks::{BLOCKS, BLOCKS_AT, LEVELS, NIBBLES, STEPS_AT, block_bytes, stretch_bytes};
 use super::super::super::packed::Bits;
@@ -8,6 +9,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
 use super::AHEAD;
 use super::acts::Record;
+use super::tiled::{LESS_AT, OPEN_BYTES};
 
 /// One group of weights and all rows of a panel.
 #[derive(Clone, Copy)]
@@ -152,6 +154,46 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         for (r, result) in results.into_iter().enumerate() {
             // SAFETY: the products have space.
             unsafe { d.store_group(to.add((row + r) * MAX_CHUNK), result) };
+        }
+    }
+}
+
+/// Opens a stretch of weights with steps for each block at `from`, and their minima if there are any.
+///
+/// # Safety
+/// It is readable, and what is opened writable.
+#[inline(always)]
+pub(super) unsafe fn open<D: Dot>(
+    d: D,
+    bits: Bits,
+    from: *const u8,
+    minima: Option<*const u8>,
+    opened: *mut u8,
+    scales: *mut f32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        for (part, from) in std::iter::once(from).chain(minima).enumerate() {
+            let row_scales = d.load_group(from.cast());
+            for block in 0..BLOCKS {
+                let steps = d.load_group_i8(from.add(STEPS_AT + block * GROUP).cast());
+                d.store_group(scales.add(part * LESS_AT + block * GROUP), d.mul(steps, row_scales));
+            }
+        }
+        let bytes = block_bytes(bits);
+        for block in 0..BLOCKS {
+            let (from, to) = (from.add(BLOCKS_AT + block * bytes), opened.add(block * OPEN_BYTES));
+            let upper = d.load(if bits == Bits::UFive { from.add(NIBBLES) } else { from });
+            let open = |weights, quad: usize| match bits {
+                Bits::UFive => d.five(weights, upper, quad as u32),
+                Bits::Levels => d.levels(weights, &LEVELS),
+                _ => weights,
+            };
+            for i in [0, 2] {
+                let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
+                d.store_opened(to.add(64 * i), open(d.low(a), i), open(d.low(b), i + 1));
+                d.store_opened(to.add(64 * (i + 4)), open(d.high(a), i + 4), open(d.high(b), i + 5));
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod direct;
 mod few_bits;
 mod half_blocks;
 mod k_blocks;
+mod register_tile;
 #[cfg(test)]
 mod tests;
 mod tiled;

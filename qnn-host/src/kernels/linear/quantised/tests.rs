@@ -199,6 +199,7 @@ fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
             (97, 320, 8),
             (33, 600, 9),
             (33, 600, 10),
+            (33, 600, 12),
         ] {
             let packing = Packing::ALL[packing];
             Problem { m, n, k, packing, bias: true, gate: None, minima: false, residual: true, seed: 7 }.check(&pool);
@@ -224,6 +225,7 @@ fn the_largest_weights_times_the_largest_activations_do_not_saturate() {
             Bits::UFour => [0, 15],
             Bits::UFive => [0, 31],
             Bits::Levels | Bits::Nonlinear => [-127, 113],
+            Bits::FloatFour => [-12, 12],
             Bits::Eight | Bits::Minima | Bits::HalfMinima => [-128, 127],
         };
         for (value, x) in ends.into_iter().flat_map(|value| [(value, 1.0), (value, -1.0)]) {

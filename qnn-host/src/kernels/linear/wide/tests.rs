@@ -21,7 +21,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 19] = [
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
     Kind::Bytes,
@@ -37,6 +37,7 @@ const KINDS: [Kind; 18] = [
     Kind::Packed(Packing::ALL[9]),
     Kind::Packed(Packing::ALL[10]),
     Kind::Packed(Packing::ALL[11]),
+    Kind::Packed(Packing::ALL[12]),
     Kind::Less(Packing::ALL[5]),
     Kind::Less(Packing::ALL[6]),
     Kind::Less(Packing::ALL[11]),

@@ -26,7 +26,7 @@ pub(in super::super) unsafe fn tiles(w: &Mat<'_>, n0: usize, step0: usize, steps
                 let to = to.add(2 * step * TILE_BYTES);
                 match packed.packing().bits {
                     bits if packed.packing().by_halves() => halves(packed, bits, n0 / TILE_ROWS, step0 + step, to),
-                    bits @ (Bits::Four | Bits::Five | Bits::Nonlinear | Bits::Eight) => {
+                    bits @ (Bits::Four | Bits::Five | Bits::Nonlinear | Bits::FloatFour | Bits::Eight) => {
                         block(packed, bits, n0 / TILE_ROWS, step0 + step, to)
                     }
                     bits => k_block(packed, bits, n0 / TILE_ROWS, step0 + step, to),
@@ -53,6 +53,10 @@ unsafe fn block(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut 
         let from = group.add(packing.block_at(block));
         let scale = match packing.scales {
             Scales::Row => _mm512_set1_ps(1.0),
+            Scales::Block if bits == Bits::FloatFour => {
+                let exponents = _mm_loadu_si128(group.add(packing.scale_at(0, block)).cast());
+                _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_cvtepu8_epi32(exponents)))
+            }
             Scales::Block => _mm512_cvtph_ps(_mm256_loadu_si256(group.add(packing.scale_at(0, block)).cast())),
         };
         match bits {
@@ -65,7 +69,9 @@ unsafe fn block(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mut 
                 }
             }
             Bits::Five => fives(&Grid::new(5, 16, scale), from, block_values::NIBBLES, to),
-            Bits::Nonlinear => levels(&Grid::new(8, 128, scale), from, to),
+            Bits::Nonlinear | Bits::FloatFour => {
+                levels(&Grid::new(8, 128, scale), block_values::table_of(bits), from, to)
+            }
             _ => {
                 let grid = Grid::new(4, 8, scale);
                 for quad in 0..4 {
@@ -98,15 +104,15 @@ unsafe fn fives(grid: &Grid, from: *const u8, fifth_at: usize, to: *mut u8) {
     }
 }
 
-/// The eight quads of a block of levels.
+/// The eight quads of a block of numbers of levels.
 ///
 /// # Safety
 /// As [`fives`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,f16c")]
-unsafe fn levels(grid: &Grid, from: *const u8, to: *mut u8) {
+unsafe fn levels(grid: &Grid, levels: &[i8; 16], from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise.
     unsafe {
-        let table = _mm512_broadcast_i32x4(_mm_loadu_si128(k_blocks::LEVELS.as_ptr().cast()));
+        let table = _mm512_broadcast_i32x4(_mm_loadu_si128(levels.as_ptr().cast()));
         let table = _mm512_xor_si512(table, _mm512_set1_epi8(i8::MIN));
         for quad in 0..4 {
             let both = _mm512_loadu_si512(from.add(64 * quad).cast());
@@ -219,7 +225,7 @@ unsafe fn k_block(w: Packed<'_>, bits: Bits, group: usize, block: usize, to: *mu
                 }
             }
             Bits::UFive => fives(&Grid::new(5, 0, scale).less(less), from, k_blocks::NIBBLES, to),
-            _ => levels(&Grid::new(8, 128, scale), from, to),
+            _ => levels(&Grid::new(8, 128, scale), &k_blocks::LEVELS, from, to),
         }
     }
 }

@@ -68,6 +68,7 @@ unsafe fn block(w: Packed<'_>, group: usize, block: usize, to: *mut u8) {
                 (_, Bits::Four | Bits::Five | Bits::Nonlinear | Bits::Eight) => {
                     Some(d.load_group_f16(stretch.add(packing.scale_at(0, block)).cast()))
                 }
+                (_, Bits::FloatFour) => Some(d.load_group_exponents(stretch.add(packing.scale_at(0, block)))),
                 (_, bits) => Some(number(d, bits, stretch, block, half)),
             };
             let less = minima.map(|minima| number(d, packing.bits, minima, block, half));
@@ -114,7 +115,9 @@ unsafe fn quads(d: Float, bits: Bits, from: *const u8) -> [Quad; QUADS] {
             Bits::Four => (nibble(quad), 8),
             Bits::Five => (d.five(nibble(quad), load(block_values::NIBBLES), quad as u32), 16),
             Bits::UFive => (d.five(nibble(quad), load(k_blocks::NIBBLES), quad as u32), 0),
-            Bits::Levels | Bits::Nonlinear => (d.levels(nibble(quad), &k_blocks::LEVELS), 0),
+            Bits::Levels | Bits::Nonlinear | Bits::FloatFour => {
+                (d.levels(nibble(quad), block_values::table_of(bits)), 0)
+            }
             Bits::Six => {
                 let upper = load(half_blocks::UPPER_AT + 64 * (quad / 4));
                 (d.six(nibble(quad), upper, quad as u32 % 4), half_blocks::OFFSET as i8)

@@ -1,5 +1,6 @@
-/* An op package for the CPU, interface 1.4: Recorder::Seen, which writes the parameters it is given into the file LOG, one a line:
-   "config" when a node is validated, "node" when the op is made, "run" when it runs (from the node it was made with).
+/* An op package for the CPU, interface 1.4: PACKAGE::OP, which writes the parameters it is given into the file LOG, one a line:
+   "config" when a node is validated, "node" when the op is made, "run" when it runs (from the node it was made with). A node
+   without parameters gives a line each time as well.
    Structs of the core API are laid out as QnnTypes.h has them on LP64. */
 #include <stdint.h>
 #include <stdio.h>
@@ -7,6 +8,13 @@
 #include <string.h>
 
 #include "cpu_op_package.h"
+
+#ifndef PACKAGE
+#define PACKAGE "Recorder"
+#endif
+#ifndef OP
+#define OP "Seen"
+#endif
 
 /* Of the core API: what `validateOpConfig` gets. */
 typedef struct {
@@ -83,6 +91,7 @@ static void tensor(FILE *to, uint32_t type, uint32_t rank, const uint32_t *dims,
 
 static void note_node(const char *when, const Node *node) {
   FILE *to = fopen(LOG, "a");
+  if (node->n_params == 0) fprintf(to, "%s\n", when);
   for (uint32_t i = 0; i < node->n_params; i++) {
     const Param *p = node->params[i];
     fprintf(to, "%s %s ", when, p->name);
@@ -96,6 +105,7 @@ static void note_node(const char *when, const Node *node) {
 
 static uint64_t validate(Config config) {
   FILE *to = fopen(LOG, "a");
+  if (config.n_params == 0) fprintf(to, "config\n");
   for (uint32_t i = 0; i < config.n_params; i++) {
     const CoreParam *p = &config.params[i];
     fprintf(to, "config %s ", p->name);
@@ -108,8 +118,10 @@ static uint64_t validate(Config config) {
       case 0x0032: fprintf(to, "%d\n", p->scalar.i32); break;
       case 0x0064: fprintf(to, "%lld\n", (long long)p->scalar.i64); break;
       case 0x0132: fprintf(to, "%u\n", p->scalar.u32); break;
+      case 0x0164: fprintf(to, "%llu\n", (unsigned long long)p->scalar.u64); break;
       case 0x0232: fprintf(to, "%.9g\n", p->scalar.f32); break;
       case 0x0264: fprintf(to, "%.17g\n", p->scalar.f64); break;
+      case 0x0508: fprintf(to, "%u\n", p->scalar.bool8); break;
       case 0x0608: fprintf(to, "`%s`\n", p->scalar.text); break;
       default: fprintf(to, "?\n");
     }
@@ -146,8 +158,8 @@ static uint64_t init(void *infra) {
 static uint64_t terminate(void) { return 0; }
 
 static uint64_t info(const Info **out) {
-  static const char *ops[] = {"Seen"};
-  static const Info own = {"Recorder", ops, NULL, 1, NULL, 0, {NULL}, {0}};
+  static const char *ops[] = {OP};
+  static const Info own = {PACKAGE, ops, NULL, 1, NULL, 0, {NULL}, {0}};
   *out = &own;
   return 0;
 }

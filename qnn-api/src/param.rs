@@ -1,0 +1,142 @@
+//! Parameters of a node: what a caller says, and the same as C takes it.
+//!
+//! *Layout*: tables are row-major, the outermost extent first; numbers in the byte order of this machine.
+
+use std::ffi::CString;
+
+use genie_types::{Dtype, TensorInfo};
+use qnn_sys::*;
+
+use crate::error::{Error, Result};
+
+/// A parameter of a node. QNN's own ops take numbers of 32 bits, switches and tables of integers; what an op of a package takes,
+/// its package says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Param {
+    /// A number.
+    F32(f32),
+    /// A number in double precision.
+    F64(f64),
+    /// A count, an axis, a mode.
+    U32(u32),
+    /// An axis that may be negative.
+    I32(i32),
+    /// A count beyond 32 bits.
+    U64(u64),
+    /// A signed number beyond 32 bits.
+    I64(i64),
+    /// A switch.
+    Bool(bool),
+    /// A text without a zero byte.
+    Text(String),
+    /// A row-major table of counts.
+    U32Tensor {
+        /// Extents.
+        dims: Vec<usize>,
+        /// Elements, as many as the extents say.
+        data: Vec<u32>,
+    },
+    /// A row-major table of signed numbers.
+    I32Tensor {
+        /// Extents.
+        dims: Vec<usize>,
+        /// Elements, as many as the extents say.
+        data: Vec<i32>,
+    },
+    /// A row-major table of float32.
+    F32Tensor {
+        /// Extents.
+        dims: Vec<usize>,
+        /// Elements, as many as the extents say.
+        data: Vec<f32>,
+    },
+    /// A row-major table of any type, without an encoding.
+    Tensor {
+        /// Element type.
+        dtype: Dtype,
+        /// Extents.
+        dims: Vec<usize>,
+        /// Elements as they lie in memory: as many bytes as type and extents say.
+        data: Vec<u8>,
+    },
+}
+
+/// Whose parameter it is, for errors and for the name of a table's tensor.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub(crate) graph: &'a str,
+    pub(crate) node: &'a str,
+    pub(crate) param: &'a str,
+}
+
+/// A parameter that has been checked, before the library knows of it.
+pub(crate) enum Value {
+    Scalar(Qnn_Scalar_t),
+    /// With its zero byte.
+    Text(Vec<u8>),
+    /// A static tensor and its contents: as many bytes as it says.
+    Table(TensorInfo, Vec<u8>),
+}
+
+impl Owner<'_> {
+    fn invalid(&self, dims: Option<&[usize]>, expected: String, found: String) -> Error {
+        let Self { graph, node, param } = self;
+        let mut what = format!("graph `{graph}`, node `{node}`: parameter `{param}`");
+        if let Some(dims) = dims {
+            what += &format!(" {dims:?}");
+        }
+        Error::Invalid { what, expected, found }
+    }
+
+    fn info(&self, dims: &[usize], dtype: Dtype) -> TensorInfo {
+        TensorInfo::new(format!("{}_{}", self.node, self.param), dims, dtype)
+    }
+
+    fn table<const N: usize>(
+        &self,
+        dims: &[usize],
+        dtype: Dtype,
+        data: impl Iterator<Item = [u8; N]>,
+    ) -> Result<Value> {
+        let (info, bytes) = (self.info(dims, dtype), data.flatten().collect::<Vec<_>>());
+        if bytes.len() != info.size_bytes() {
+            let (expected, found) = (format!("{} elements", info.n_elems()), (bytes.len() / N).to_string());
+            return Err(self.invalid(Some(dims), expected, found));
+        }
+        Ok(Value::Table(info, bytes))
+    }
+}
+
+impl Param {
+    /// The same as C takes it.
+    ///
+    /// # Errors
+    /// A text with a zero byte, a table whose size contradicts its extents.
+    pub(crate) fn check(&self, of: Owner<'_>) -> Result<Value> {
+        let scalar = |data_type, anon0| Value::Scalar(Qnn_Scalar_t { dataType: data_type, anon0 });
+        Ok(match self {
+            Self::F32(x) => scalar(QNN_DATATYPE_FLOAT_32, Qnn_Scalar_t_anon0 { floatValue: *x }),
+            Self::F64(x) => scalar(QNN_DATATYPE_FLOAT_64, Qnn_Scalar_t_anon0 { doubleValue: *x }),
+            Self::U32(n) => scalar(QNN_DATATYPE_UINT_32, Qnn_Scalar_t_anon0 { uint32Value: *n }),
+            Self::I32(n) => scalar(QNN_DATATYPE_INT_32, Qnn_Scalar_t_anon0 { int32Value: *n }),
+            Self::U64(n) => scalar(QNN_DATATYPE_UINT_64, Qnn_Scalar_t_anon0 { uint64Value: *n }),
+            Self::I64(n) => scalar(QNN_DATATYPE_INT_64, Qnn_Scalar_t_anon0 { int64Value: *n }),
+            Self::Bool(on) => scalar(QNN_DATATYPE_BOOL_8, Qnn_Scalar_t_anon0 { bool8Value: u8::from(*on) }),
+            Self::Text(text) => match CString::new(text.as_str()) {
+                Ok(text) => Value::Text(text.into_bytes_with_nul()),
+                Err(_) => return Err(of.invalid(None, "a text without a zero byte".into(), format!("{text:?}"))),
+            },
+            Self::U32Tensor { dims, data } => of.table(dims, Dtype::U32, data.iter().map(|n| n.to_ne_bytes()))?,
+            Self::I32Tensor { dims, data } => of.table(dims, Dtype::I32, data.iter().map(|n| n.to_ne_bytes()))?,
+            Self::F32Tensor { dims, data } => of.table(dims, Dtype::F32, data.iter().map(|x| x.to_ne_bytes()))?,
+            Self::Tensor { dtype, dims, data } => {
+                let info = of.info(dims, *dtype);
+                if data.len() != info.size_bytes() {
+                    let expected = format!("{} bytes of {dtype}", info.size_bytes());
+                    return Err(of.invalid(Some(dims), expected, data.len().to_string()));
+                }
+                Value::Table(info, data.clone())
+            }
+        })
+    }
+}
