@@ -120,6 +120,35 @@ fn a_cache_in_blocks_compiles_and_runs_and_what_does_not_go_with_it_is_refused()
 }
 
 #[test]
+fn new_rows_of_a_cache_in_blocks_are_one_step_each_in_what_is_compiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    model(folder, Family::Qwen3);
+    for flags in [["--precision", "f32"].as_slice(), &["--precision", "f16"], &["--rows-only", "8"]] {
+        let shared =
+            ["compile", "model", "-o", "blocks", "--ar", "1,8", "--cl", "64", "--kv-cache", "q8_0", "-q", "--force"];
+        done(folder, &[&shared, flags].concat());
+        let args = ["bench", "-c", "blocks", "--pp", "16", "--tg", "2", "--reps", "1", "--profile", "--json"];
+        let lines = String::from_utf8(done(folder, &args).stdout).unwrap();
+        let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let ops = |of: &str| -> Vec<(String, f64)> {
+            let rows = rows.iter().filter(|row| row["test"] == "profile" && row["of"] == of);
+            rows.map(|row| (row["op"].as_str().unwrap().to_owned(), row["count"].as_f64().unwrap())).collect()
+        };
+        // Keys and values of two layers; a prompt of 16 tokens takes two graphs at least.
+        for (of, least) in [("tg2", 4.0), ("pp16", 8.0)] {
+            let ops = ops(of);
+            let count = |op: &str| ops.iter().find(|(name, _)| name == op).map_or(0.0, |(_, count)| *count);
+            assert!(count("QuantiseBlocks") >= least, "{flags:?} {of}: {ops:?}");
+            assert!(
+                ["Abs", "ReduceMax", "Divide", "Maximum"].iter().all(|op| count(op) == 0.0),
+                "{flags:?} {of}: {ops:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_its_flag() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -211,6 +211,7 @@ impl KvTensor {
     }
 
     /// Bytes of `n` rows over all lines.
+    #[inline]
     pub const fn rows_bytes(&self, n: usize) -> usize {
         self.n_lines() * self.unit_bytes() * n
     }

@@ -85,6 +85,7 @@ mod returns;
 mod row_store;
 mod rows;
 mod seq_id;
+mod series;
 mod tensor_buf;
 mod worker;
 

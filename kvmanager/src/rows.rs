@@ -43,24 +43,31 @@ fn run_within(bytes: &mut [u8], plan: &CopyPlan) -> usize {
     moved
 }
 
-/// Runs a plan from one buffer to another. Fixed lengths compile to plain loads and stores, which matters when there
-/// are ten thousand runs of a cache line or two.
+/// Runs a plan from one buffer to another.
 fn run_between(src: &[u8], dst: &mut [u8], plan: &CopyPlan) {
+    run_in_each(std::iter::once((src, dst)), plan);
+}
+
+/// Runs a plan in each pair of buffers. Fixed lengths compile to plain loads and stores, which matters when there are ten thousand runs
+/// of a cache line or two.
+pub(crate) fn run_in_each<'b>(pairs: impl Iterator<Item = (&'b [u8], &'b mut [u8])>, plan: &CopyPlan) {
     match plan.len {
-        1 => interleaved::<1>(src, dst, plan),
-        2 => interleaved::<2>(src, dst, plan),
-        4 => interleaved::<4>(src, dst, plan),
-        8 => fixed::<8>(src, dst, plan),
-        32 => fixed::<32>(src, dst, plan),
-        64 => fixed::<64>(src, dst, plan),
-        128 => fixed::<128>(src, dst, plan),
-        256 => fixed::<256>(src, dst, plan),
-        512 => fixed::<512>(src, dst, plan),
-        len => {
+        1 => pairs.for_each(|(src, dst)| interleaved::<1>(src, dst, plan)),
+        2 => pairs.for_each(|(src, dst)| interleaved::<2>(src, dst, plan)),
+        4 if plan.n > LANES => pairs.for_each(|(src, dst)| interleaved::<4>(src, dst, plan)),
+        4 => pairs.for_each(|(src, dst)| fixed::<4>(src, dst, plan)),
+        8 => pairs.for_each(|(src, dst)| fixed::<8>(src, dst, plan)),
+        16 => pairs.for_each(|(src, dst)| fixed::<16>(src, dst, plan)),
+        32 => pairs.for_each(|(src, dst)| fixed::<32>(src, dst, plan)),
+        64 => pairs.for_each(|(src, dst)| fixed::<64>(src, dst, plan)),
+        128 => pairs.for_each(|(src, dst)| fixed::<128>(src, dst, plan)),
+        256 => pairs.for_each(|(src, dst)| fixed::<256>(src, dst, plan)),
+        512 => pairs.for_each(|(src, dst)| fixed::<512>(src, dst, plan)),
+        len => pairs.for_each(|(src, dst)| {
             for (from, to) in runs(plan) {
                 dst[to..to + len].copy_from_slice(&src[from..from + len]);
             }
-        }
+        }),
     }
 }
 

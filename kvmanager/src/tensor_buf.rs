@@ -17,6 +17,9 @@ use crate::rope::{RopeSpec, Rotation, ShiftLoss, rotate};
 use crate::rows::{self, Rows};
 use std::sync::Arc;
 
+/// Bytes of the smallest page.
+const PAGE: usize = 4096;
+
 /// Both sides of one cache tensor, for the current variant.
 ///
 /// *Shapes* for AR = n and a past of p rows: keys `[n_heads, 1, head_dim, p]` and `[n_heads, 1, head_dim, n]`, values
@@ -57,7 +60,7 @@ impl Runs {
         }
     }
 
-    fn as_slice(&self) -> &[Run] {
+    pub(crate) fn as_slice(&self) -> &[Run] {
         match self {
             Self::Few(runs) => runs,
             Self::Many(runs) => runs,
@@ -125,9 +128,16 @@ impl TensorBuf {
         }
     }
 
-    /// Bytes of its part of the block.
+    /// Bytes of its part of the block. Never whole pages: a row's lines in all tensors would share sets of the processor's cache, and
+    /// loads of new columns would wait for stores of rows whose addresses differ above the page alone.
     pub(crate) fn block_bytes(&self) -> usize {
-        self.past_bytes.next_multiple_of(ALIGN) + self.new_bytes.next_multiple_of(ALIGN)
+        let bytes = self.new_at() + self.new_bytes.next_multiple_of(ALIGN);
+        if bytes.is_multiple_of(PAGE) { bytes + ALIGN } else { bytes }
+    }
+
+    /// Byte of its part at which the new columns begin.
+    pub(crate) fn new_at(&self) -> usize {
+        self.past_bytes.next_multiple_of(ALIGN)
     }
 
     /// Bytes of both buffers.
@@ -180,7 +190,7 @@ impl TensorBuf {
             let (head, tail) = bytes.split_at_mut(start + past_len);
             return TensorView { spec, past: &head[start..], new: &mut tail[..self.ar * unit] };
         }
-        let (past, new) = bytes.split_at_mut(self.past_bytes.next_multiple_of(ALIGN));
+        let (past, new) = bytes.split_at_mut(self.new_at());
         let new = &mut new[..spec.rows_bytes(mode.padded(self.ar))];
         TensorView { spec, past: &past[start..start + past_len], new }
     }
@@ -271,6 +281,10 @@ impl TensorBuf {
     }
 
     fn resize(&mut self, bytes: &mut [u8], mode: &dyn CacheMode, extent: usize) {
+        if mode.rows_stay() {
+            self.extent = extent;
+            return;
+        }
         let kept = self.extent.min(extent);
         let from = self.place(mode);
         self.extent = extent;
@@ -295,12 +309,34 @@ impl TensorBuf {
         }
         self.resize(bytes, mode, extent);
         let (place, spec) = (self.place(mode), &self.spec);
-        let (past, new) = bytes.split_at_mut(self.past_bytes.next_multiple_of(ALIGN));
+        let (past, new) = bytes.split_at_mut(self.new_at());
         for run in runs {
             let src = Rows { bytes: &*new, place: mode.new_place(self.ar), row: run.col };
             let mut dst = Rows { bytes: &mut *past, place, row: run.slot };
             self.moved += rows::transfer(spec, &src, &mut dst, run.len) as u64;
         }
+    }
+
+    /// Rows of the past input.
+    pub(crate) fn past_len(&self) -> usize {
+        self.past_len
+    }
+
+    /// New columns of a step, which its series has copied: `n` rows, up to `extent` in use.
+    pub(crate) fn appended(&mut self, n: usize, extent: usize) {
+        self.extent = extent;
+        self.moved += self.spec.rows_bytes(n) as u64;
+    }
+
+    /// Rows in use.
+    #[cfg(test)]
+    pub(crate) fn extent(&self) -> usize {
+        self.extent
+    }
+
+    /// Width of a step.
+    pub(crate) fn ar(&self) -> usize {
+        self.ar
     }
 
     /// Fills its part with the pad value.

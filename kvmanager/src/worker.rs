@@ -6,9 +6,10 @@ use crate::KvError;
 use crate::buffer::AlignedBytes;
 use crate::group::MAX_GROUPS;
 use crate::memory::MemorySource;
-use crate::mode::ModeKind;
+use crate::mode::{CacheMode, ModeKind};
 use crate::returns::ReturnTo;
-use crate::tensor_buf::{Op, TensorBuf};
+use crate::series::Series;
+use crate::tensor_buf::{Op, Run, TensorBuf};
 use crossbeam::channel::{Receiver, Sender, bounded};
 use genie_types::SplitIdx;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,6 +36,7 @@ pub(crate) struct Shard {
     /// Its place among the split's shards.
     pub(crate) index: usize,
     tensors: Vec<TensorBuf>,
+    series: Vec<Series>,
     block: AlignedBytes,
     /// The message of a job that panicked.
     pub(crate) failed: Option<String>,
@@ -48,7 +50,7 @@ impl Shard {
         memory: Option<&dyn MemorySource>,
     ) -> Result<Self, KvError> {
         let block = AlignedBytes::from_source(memory, tensors.iter().map(TensorBuf::block_bytes).sum())?;
-        let mut shard = Self { index, tensors, block, failed: None };
+        let mut shard = Self { index, series: Series::of(&tensors), tensors, block, failed: None };
         shard.parts_mut().for_each(|(tensor, bytes)| tensor.pad(bytes));
         Ok(shard)
     }
@@ -65,6 +67,33 @@ impl Shard {
             rest = tail;
             (tensor, own)
         })
+    }
+
+    /// Makes a move in all tensors.
+    pub(crate) fn apply(&mut self, op: &Op, mode: &dyn CacheMode) {
+        if let Op::Append { group, runs, extent, past_len } = op
+            && mode.rows_stay()
+            && self.append(mode, *group, runs.as_slice(), (*extent, *past_len))
+        {
+            return;
+        }
+        self.parts_mut().for_each(|(tensor, bytes)| tensor.apply(bytes, op, mode));
+    }
+
+    /// Keeps new columns in all tensors of a group, series by series; false if rows have to move before.
+    fn append(&mut self, mode: &dyn CacheMode, group: usize, runs: &[Run], (extent, past_len): (usize, usize)) -> bool {
+        let mut own = self.tensors.iter_mut().filter(|tensor| tensor.spec.group == group).peekable();
+        // An op goes to all tensors of a group: they have one shape.
+        let Some(first) = own.peek().filter(|tensor| tensor.past_len() == past_len) else { return false };
+        let ar = first.ar();
+        let n = runs.iter().map(|run| run.len).sum();
+        own.for_each(|tensor| tensor.appended(n, extent));
+        let block = self.block.as_mut_slice();
+        self.series
+            .iter()
+            .filter(|series| series.group() == group)
+            .for_each(|series| series.append(block, mode, runs, (past_len, ar)));
+        true
     }
 
     /// The same, to be changed.
@@ -129,7 +158,7 @@ impl Job {
         let (shard, ops, mode) = (&mut self.shard, &self.ops, self.mode);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             for op in ops.ops.iter().flatten() {
-                shard.parts_mut().for_each(|(tensor, bytes)| tensor.apply(bytes, op, mode.mode()));
+                shard.apply(op, mode.mode());
             }
         }));
         if let Err(panic) = outcome {

@@ -142,13 +142,14 @@ impl Store {
         }
         self.wait_split(at)?;
         let split = &mut self.splits[at];
-        for i in 0..split.shards.len() {
+        // The last job takes the moves, the others copies of them.
+        for (i, ops) in std::iter::repeat_n(ops, split.shards.len()).enumerate() {
             let shard = std::mem::take(&mut split.shards[i]);
             split.n_away += 1;
             self.pool.run(Job {
                 split: SplitIdx(at),
                 shard,
-                ops: ops.clone(),
+                ops,
                 mode: self.mode,
                 done: split.returned.address(),
                 watch: self.watch.clone(),

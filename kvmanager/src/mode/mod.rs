@@ -156,6 +156,11 @@ pub trait CacheMode: Send + Sync + std::fmt::Debug {
         RowLayout::dense(ar)
     }
 
+    /// Whether rows stay where they are, in lines without tiles, however many there are: an append is then one copy.
+    fn rows_stay(&self) -> bool {
+        false
+    }
+
     /// Unit at which the graph's past input begins.
     fn view_unit(&self, _past_len: usize, _extent: usize) -> usize {
         0

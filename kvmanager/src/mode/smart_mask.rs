@@ -23,4 +23,8 @@ impl CacheMode for SmartMask {
     fn place(&self, past_len: usize, _extent: usize) -> RowLayout {
         RowLayout::dense(past_len)
     }
+
+    fn rows_stay(&self) -> bool {
+        true
+    }
 }

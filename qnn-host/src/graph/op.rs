@@ -9,7 +9,7 @@ use super::scalar::{BinaryOp, ReduceOp, ScatterOp, UnaryOp};
 use super::step_builder::StepBuilder;
 use super::typed::Node;
 use crate::ir::{Dtype, Quant};
-use crate::kernels;
+use crate::kernels::{self, BlockRule};
 use crate::step::Step;
 
 /// What a node computes. Operands are listed in the order of [`Node::inputs`]; those in brackets are there
@@ -114,6 +114,8 @@ pub(crate) enum Op {
         past: usize,
         new: usize,
     },
+    /// `x` -> two of the client's outputs, and what they stand for where that is read; see [`QuantiseBlocksOp`].
+    QuantiseBlocks(QuantiseBlocksOp),
     /// Attention over past and new; see [`AttentionOp`].
     Attention(AttentionOp),
     /// One that no pass looks into.
@@ -175,6 +177,16 @@ impl AttentionOp {
             (true, true) => 5,
         }
     }
+}
+
+/// Rows into blocks of 32 8-bit numbers with a `float16` scale each, both of which are outputs of the graph.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct QuantiseBlocksOp {
+    /// The output that takes the numbers.
+    pub(crate) numbers: usize,
+    /// The output that takes the scales.
+    pub(crate) scales: usize,
+    pub(crate) rule: BlockRule,
 }
 
 /// An operation that no pass looks into: its file in `ops` lowers to it and makes its step.
@@ -253,6 +265,11 @@ impl Op {
         }
     }
 
+    /// Whether it fills client buffers beside what other nodes read of it.
+    pub(crate) fn stores(&self) -> bool {
+        matches!(self, Self::QuantiseBlocks(_))
+    }
+
     /// Operands whose buffer may be an output's too.
     pub(crate) fn updates(&self) -> Vec<Update> {
         match self {
@@ -292,6 +309,7 @@ impl Op {
             Self::Linear { residual: true, .. } => "Linear+Add",
             Self::GatedLinear { .. } => "GatedLinear",
             Self::ScatterMask { .. } => "ScatterMask",
+            Self::QuantiseBlocks(_) => "QuantiseBlocks",
             Self::Attention(_) => "Attention",
             Self::Leaf(leaf) => leaf.label(),
         }

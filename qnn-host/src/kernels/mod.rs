@@ -3,7 +3,7 @@
 //!
 //! Two kinds of functions:
 //!
-//! * *Row kernels* ([`rms_norm`], [`rope`], [`softmax`], [`elementwise`], [`convert`], [`copy`]) are safe, run on the
+//! * *Row kernels* ([`rms_norm`], [`rope`], [`softmax`], [`quantise_blocks`], [`elementwise`], [`convert`], [`copy`]) are safe, run on the
 //!   calling thread and work on slices. A run shares them out by giving each thread its rows (`Worker::share`).
 //! * *Team kernels* ([`linear`], [`attention`]) are called by **every** thread of a run with the **same** arguments; they
 //!   divide the work among themselves, may meet at barriers inside, and return when the own part is done. Results may
@@ -30,6 +30,7 @@ mod mat;
 mod math;
 mod norm;
 pub mod packed;
+mod quantise_blocks;
 pub(crate) mod roofline;
 mod rope;
 mod rows;
@@ -45,6 +46,7 @@ pub use isa::Isa;
 pub use mat::Mat;
 pub use norm::{rms_norm, rms_norm_in_place};
 pub use packed::Packed;
+pub use quantise_blocks::{BlockRule, SCALE_BYTES, quantise_blocks};
 pub use rope::{Rope, rope};
 pub use shared::SharedMut;
 pub use softmax::softmax;

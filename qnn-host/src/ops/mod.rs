@@ -37,6 +37,7 @@ mod mat_mul;
 mod norm;
 mod pack;
 mod pad;
+mod quantise_blocks;
 mod reduce;
 mod reshape;
 mod rotary_embedding;
@@ -197,6 +198,7 @@ pub(crate) fn step(b: &StepBuilder<'_>, node: &Node) -> Result<Box<dyn Step>, Ex
         Op::RmsNorm { epsilon, gamma, beta } => norm::rms_step(b, node, *epsilon, *gamma, *beta),
         Op::Rope { interleaved, rotated, by_row } => rotary_embedding::step(b, node, *interleaved, *rotated, *by_row),
         Op::ScatterMask { past, new } => scatter_mask::step(b, node, *past, *new),
+        Op::QuantiseBlocks(op) => quantise_blocks::step(b, node, *op),
         Op::Attention(op) => attention::step(b, node, *op),
         Op::Leaf(leaf) => leaf.step(b, node),
         Op::Linear { .. } | Op::GatedLinear { .. } => linear::step(b, &[node]),

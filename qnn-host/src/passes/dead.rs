@@ -1,4 +1,4 @@
-//! Removes nodes whose output no node reads.
+//! Removes nodes whose output no node reads, and which fill no client's buffer.
 
 use crate::graph::typed::TypedGraph;
 
@@ -7,7 +7,7 @@ pub(crate) fn remove(net: &mut TypedGraph) {
     let mut needed = vec![false; net.values.len()];
     let mut keep = vec![false; net.nodes.len()];
     for (index, node) in net.nodes.iter().enumerate().rev() {
-        keep[index] = node.output.is_none_or(|output| needed[net.root(output).0 as usize]);
+        keep[index] = node.op.stores() || node.output.is_none_or(|output| needed[net.root(output).0 as usize]);
         if keep[index] {
             node.inputs.iter().for_each(|&id| needed[net.root(id).0 as usize] = true);
         }

@@ -10,6 +10,7 @@ mod kv_update;
 mod linear;
 mod llama;
 mod moves;
+mod quantise_blocks;
 mod quantized;
 mod reduce;
 mod reference;

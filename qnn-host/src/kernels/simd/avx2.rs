@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{Piece, Simd, Tile, TilePiece};
+use super::{BELOW_HALF, Piece, Simd, Tile, TilePiece};
 
 /// Proof that the CPU has AVX2, FMA and F16C; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +93,16 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn store_u8(self, p: *mut u8, v: __m256) {
+        // SAFETY: the caller promised space for 8 bytes.
+        unsafe {
+            let words = _mm256_cvtps_epi32(v);
+            let halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
+            _mm_storel_epi64(p.cast(), _mm_packus_epi16(halves, halves));
+        }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m256, b: __m256) -> __m256 {
         op!(_mm256_add_ps(a, b))
     }
@@ -130,6 +140,14 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn round(self, a: __m256) -> __m256 {
         op!(_mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a))
+    }
+
+    #[inline(always)]
+    fn round_away(self, a: __m256) -> __m256 {
+        op!({
+            let less = _mm256_or_ps(_mm256_and_ps(a, _mm256_set1_ps(-0.0)), _mm256_set1_ps(BELOW_HALF));
+            _mm256_round_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(_mm256_add_ps(a, less))
+        })
     }
 
     #[inline(always)]

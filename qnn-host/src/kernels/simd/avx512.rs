@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
-use super::{Piece, Simd, Tile, TilePiece};
+use super::{BELOW_HALF, Piece, Simd, Tile, TilePiece};
 
 /// Proof that the CPU has AVX-512 F, BW, DQ and VL, and all of AVX2's path; made only by detection in
 /// [`super::super::isa`].
@@ -111,6 +111,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn store_u8(self, p: *mut u8, v: __m512) {
+        // SAFETY: the caller promised space for 16 bytes.
+        unsafe { _mm_storeu_si128(p.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v))) }
+    }
+
+    #[inline(always)]
     fn add(self, a: __m512, b: __m512) -> __m512 {
         op!(_mm512_add_ps(a, b))
     }
@@ -148,6 +154,14 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn round(self, a: __m512) -> __m512 {
         op!(_mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a))
+    }
+
+    #[inline(always)]
+    fn round_away(self, a: __m512) -> __m512 {
+        op!({
+            let less = _mm512_or_ps(_mm512_and_ps(a, _mm512_set1_ps(-0.0)), _mm512_set1_ps(BELOW_HALF));
+            _mm512_roundscale_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(_mm512_add_ps(a, less))
+        })
     }
 
     #[inline(always)]

@@ -44,6 +44,11 @@ pub(crate) const MAX_LANES: usize = 16;
 /// longest sum of one tile: with it, the rows of `a` fit in the first-level cache.
 pub(crate) const A_STRIDE: usize = 256;
 
+/// The largest number below a half: added away from zero, and the fraction cut off, it rounds ties away from zero. A half itself would
+/// lift the number below a half to 1.
+#[cfg(target_arch = "x86_64")]
+const BELOW_HALF: f32 = 0.5 - f32::EPSILON / 4.0;
+
 /// A vector unit: a type of vector and what can be done with it.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// [`Self::LANES`] f32 numbers.
@@ -103,6 +108,20 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// `LANES` bytes are readable at `p`.
     unsafe fn load_u8(self, p: *const u8) -> Self::V;
 
+    /// Whole numbers of 0 to 255 as bytes.
+    ///
+    /// # Safety
+    /// `LANES` bytes are writable at `p`.
+    #[inline(always)]
+    unsafe fn store_u8(self, p: *mut u8, v: Self::V) {
+        let mut lanes = [0.0; MAX_LANES];
+        // SAFETY: a vector fits in the array; the caller promised `LANES` bytes.
+        unsafe {
+            self.store(lanes.as_mut_ptr(), v);
+            lanes[..Self::LANES].iter().enumerate().for_each(|(i, &lane)| p.add(i).write(lane as u8));
+        }
+    }
+
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;
@@ -115,6 +134,20 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// To the nearest whole number, ties to even.
     fn round(self, a: Self::V) -> Self::V;
+
+    /// To the nearest whole number, ties away from zero, for `|a|` below 2^22; a zero may have either sign.
+    #[inline(always)]
+    fn round_away(self, a: Self::V) -> Self::V {
+        let size = self.max(a, self.sub(self.zero(), a));
+        let even = self.round(size);
+        // 1 where a tie went down.
+        let more = self.zero_below(self.splat(1.0), self.sub(size, even), self.splat(0.5));
+        let rounded = self.add(even, more);
+        // Twice that where the number is negative, and not rounded to 0.
+        let twice = self.zero_below(self.add(rounded, rounded), self.sub(self.zero(), a), self.splat(0.25));
+        self.sub(rounded, twice)
+    }
+
     /// `v * 2^n` for whole `n` in -126..=127.
     fn scale(self, v: Self::V, n: Self::V) -> Self::V;
     /// `v`, but 0 in lanes where `x < limit`.

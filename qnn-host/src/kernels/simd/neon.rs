@@ -97,6 +97,15 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    unsafe fn store_u8(self, p: *mut u8, v: float32x4_t) {
+        let halves = op!(vmovn_u32(vcvtq_u32_f32(v)));
+        let bytes = op!(vmovn_u16(vcombine_u16(halves, halves)));
+        let four = op!(vget_lane_u32::<0>(vreinterpret_u32_u8(bytes)));
+        // SAFETY: the caller promised space for 4 bytes.
+        unsafe { p.cast::<u32>().write_unaligned(four) }
+    }
+
+    #[inline(always)]
     fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         op!(vaddq_f32(a, b))
     }
@@ -134,6 +143,11 @@ impl Simd for Neon {
     #[inline(always)]
     fn round(self, a: float32x4_t) -> float32x4_t {
         op!(vrndnq_f32(a))
+    }
+
+    #[inline(always)]
+    fn round_away(self, a: float32x4_t) -> float32x4_t {
+        op!(vrndaq_f32(a))
     }
 
     #[inline(always)]

@@ -3,6 +3,7 @@
 mod attention;
 mod blocks;
 mod linear;
+mod quantise_blocks;
 mod rms_norm;
 mod rope;
 mod scatter_cache;
@@ -18,7 +19,9 @@ use crate::storage::{Rounding, Storage};
 
 /// All fusions; later ones see what earlier ones made.
 pub(crate) fn fuse(net: &mut TypedGraph) {
-    for pass in [rms_norm::fuse, rope::fuse, attention::fuse, turns::fuse, swiglu::fuse, linear::fuse] {
+    let passes =
+        [rms_norm::fuse, rope::fuse, attention::fuse, quantise_blocks::fuse, turns::fuse, swiglu::fuse, linear::fuse];
+    for pass in passes {
         pass(net);
         dead::remove(net);
     }
