@@ -14,7 +14,7 @@ mod setup;
 
 use actions::{Action, any_action};
 use effects::Effects;
-use genie_types::SplitIdx;
+use genie_types::{SplitIdx, Variant};
 use kvmanager::{
     Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, ModeKind, Policy, Reason,
     SeqId, Step, Tree, TreeColumn,
@@ -114,6 +114,17 @@ impl Run {
     /// One step, as an engine runs it; `keep` selects the columns to keep. Refused steps keep nothing; one that would make
     /// KeyDiff evict from several sequences changes nothing at all.
     fn step(&mut self, planned: &InferenceStep, keep: Option<&[bool]>, tree: Shape<'_>) -> Result<(), KvError> {
+        self.step_before(planned, None, keep, tree)
+    }
+
+    /// One step with the variant of the one that comes behind it in its plan.
+    fn step_before(
+        &mut self,
+        planned: &InferenceStep,
+        next: Option<Variant>,
+        keep: Option<&[bool]>,
+        tree: Shape<'_>,
+    ) -> Result<(), KvError> {
         let first = self.serial;
         let columns: Vec<Column> = planned.columns.iter().collect();
         let before = self.limits(planned.variant, false);
@@ -128,6 +139,7 @@ impl Run {
         if let Some((tree, _)) = tree {
             step.attend(tree).unwrap();
         }
+        next.into_iter().for_each(|next| step.then(next).unwrap());
         self.model.make_room(&before, &slots);
         check_inputs(&mut step, &mut self.model, &self.setup, tree);
         for split in (0..step.n_splits()).map(SplitIdx) {
@@ -160,7 +172,7 @@ impl Run {
 
     /// Rows that each group may hold as a step starts, or once it is kept: beyond the past of a shape there is still its
     /// context, unless it is the last.
-    fn limits(&self, spec: genie_types::Variant, kept: bool) -> Vec<usize> {
+    fn limits(&self, spec: Variant, kept: bool) -> Vec<usize> {
         let variants = self.kv.variants();
         let wide = kept && spec.cl().get() < variants.max_ctx();
         variants.groups().iter().map(|g| if wide { g.ctx_of(spec) } else { g.room(spec) }).collect()
@@ -208,14 +220,16 @@ impl Run {
     fn process(&mut self, n: usize, keep: Option<&[bool]>) {
         let Ok(plan) = self.kv.plan(&[(SeqId(0), n)], &Policy::Lenient) else { return };
         let has_company = self.model.groups.iter().any(|g| g.seqs() & !1 != 0);
-        for step in plan.steps() {
+        for (i, step) in plan.steps().iter().enumerate() {
+            let next = plan.steps().get(i + 1).map(|next| next.variant);
             if plan.is_reprocess() {
                 // The whole sequence again: only without company.
                 assert!(!has_company);
                 self.model.remove(0, 0..usize::MAX);
                 self.model.next[0] = 0;
             }
-            let done = self.step(step, keep.map(|k| &k[..k.len().min(step.n_process())]), None);
+            let keep_of_step = keep.map(|k| &k[..k.len().min(step.n_process())]);
+            let done = self.step_before(step, next, keep_of_step, None);
             if let Err(e) = done {
                 return self.refused(step, &e);
             }
@@ -238,9 +252,8 @@ impl Run {
         let used: Vec<_> = self.model.groups.iter().map(Group::len).collect();
         let rules = self.kv.variants().groups().to_vec();
         let specs = self.kv.variants().all().to_vec();
-        let fits = |s: &&genie_types::Variant| {
-            s.ar().get() >= columns.len() && rules.iter().zip(&used).all(|(r, &n)| n <= r.room(**s))
-        };
+        let fits =
+            |s: &&Variant| s.ar().get() >= columns.len() && rules.iter().zip(&used).all(|(r, &n)| n <= r.room(**s));
         let Some(&spec) = specs.iter().find(fits) else { return };
         let step = self.kv.step(spec, columns.into_iter().collect::<Columns>());
         match self.step(&step, None, None) {

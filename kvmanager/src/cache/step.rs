@@ -245,7 +245,9 @@ impl KvCache {
             return Err(self.unknown_variant(variant));
         }
         for group in self.groups.iter().filter(|_| self.settings.keeps_rows) {
-            let (n_rows, past_len) = (group.n_held() + n_more, group.rule.room(variant));
+            // A step that comes closes holes as it begins.
+            let held = if n_more > 0 { group.cells.n_used() } else { group.n_held() };
+            let (n_rows, past_len) = (held + n_more, group.rule.room(variant));
             // Its steps write over rows rather than find no room.
             let writes_over = || {
                 let fits = n_rows <= group.rule.ctx_of(variant);
