@@ -1,5 +1,8 @@
 //! How wide the next step is: by the times of steps, the rows that wait, and the target.
 
+/// Times of which the longer is at most this many times the shorter are measurements of one.
+const NOISE: f64 = 1.1;
+
 /// The time of one step of a width.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepTime {
@@ -31,13 +34,20 @@ impl StepTime {
 pub struct StepTimes(Vec<StepTime>);
 
 impl StepTimes {
-    /// Sorts them; of a width that is there twice the shorter time counts. `None` for no width that has a time.
+    /// Sorts them; of a width that is there twice the shorter time counts. A step that took a little longer than a wider one takes as long:
+    /// the difference is the measurement's, and the wider one would be half empty for nothing. `None` for no width that has a time.
     pub fn new(times: impl IntoIterator<Item = StepTime>) -> Option<Self> {
         let is_time = |us: f64| us.is_finite() && us > 0.0;
         let good = |time: &StepTime| time.width > 0 && is_time(time.us) && is_time(time.us_empty);
         let mut times: Vec<_> = times.into_iter().filter(good).collect();
         times.sort_by(|a, b| a.width.cmp(&b.width).then(a.us.total_cmp(&b.us)));
         times.dedup_by_key(|time| time.width);
+        let leveled = |us: f64, wider: f64| if us <= wider * NOISE { us.min(wider) } else { us };
+        for at in (1..times.len()).rev() {
+            let wider = times[at];
+            let time = &mut times[at - 1];
+            (time.us, time.us_empty) = (leveled(time.us, wider.us), leveled(time.us_empty, wider.us_empty));
+        }
         (!times.is_empty()).then_some(Self(times))
     }
 
@@ -251,6 +261,13 @@ mod tests {
         let due = Demand { prompt_due: true, ..demand(2, 1, None) };
         let choice = choose(&two, due).expect("there is one");
         assert_eq!((choice.width, choice.replies, choice.prompt), (1, 0, 1));
+    }
+
+    #[test]
+    fn a_wider_step_that_was_measured_a_little_shorter_is_not_taken_for_it() {
+        let width =
+            |us_of_one| choose(&times(&[(1, us_of_one), (4, 26.7), (8, 36.0)]), demand(1, 0, None)).expect("one").width;
+        assert_eq!([26.0, 29.0, 40.0].map(width), [1, 1, 4]);
     }
 
     #[test]
