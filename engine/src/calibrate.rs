@@ -134,14 +134,12 @@ impl<X: Executor> Engine<X> {
         self.time_next(spec, n_logits)
     }
 
-    /// The last step in a context but one, behind another: filling a cache leaves the processor's caches full of what no step reads, and a
+    /// The last step of a context but one, behind another; in a context of less than two steps the only one: filling a cache leaves the processor's caches full of what no step reads, and a
     /// step that fills the context to its end moves all rows to longer lines, which is done once.
     fn time_full(&mut self, spec: Variant, n_logits: usize) -> Result<f64, EngineError> {
         let full = self.full(spec);
-        match full.checked_sub(2 * spec.ar().get()) {
-            Some(rows) => self.time_step(spec, rows, n_logits)?,
-            None => return self.time_step(spec, full, n_logits),
-        };
+        let Some(rows) = full.checked_sub(2 * spec.ar().get()) else { return self.time_step(spec, full, n_logits) };
+        self.time_step(spec, rows, n_logits)?;
         self.time_next(spec, n_logits)
     }
 

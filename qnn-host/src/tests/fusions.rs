@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::cache_in_blocks::{self, float};
 use super::llama::{Shape, decoder, inputs};
-use crate::ir::{Dtype, Param, Quant, Role, SourceGraph, TensorId};
+use crate::ir::{Dtype, Param, SourceGraph, TensorId};
 use crate::testing::{Build, Noise, bytes_of, compare, ints, labels};
 
 /// Noise for every input.
@@ -22,10 +23,6 @@ fn check_labels(b: &Build, fused: &[&str], gone: &[&str]) {
     let labels = labels(&b.graph);
     fused.iter().for_each(|label| assert!(labels.contains(label), "{label} in {labels:?}"));
     gone.iter().for_each(|label| assert!(!labels.contains(label), "no {label} in {labels:?}"));
-}
-
-fn float() -> impl Strategy<Value = Dtype> {
-    prop_oneof![Just(Dtype::F32), Just(Dtype::F16)]
 }
 
 proptest! {
@@ -188,16 +185,7 @@ proptest! {
         let (mut b, m, hd) = (Build::new(), past + n, 32 * blocks);
         let q = b.input("q", &[kv, g, n, hd], Dtype::F32);
         let [k, v] = ["k", "v"].map(|name| {
-            let quant = Quant::PerTensor { scale: 1.0, offset };
-            let dims = [kv, 1, past, hd];
-            let numbers = b.tensor(&format!("past_{name}"), &dims, Dtype::UFixed8, quant, Role::Input);
-            let scales = b.input(&format!("past_{name}_scale"), &[kv, 1, past, blocks], Dtype::F16);
-            let float = b.op("Convert", &[], &[numbers], &dims, dtype);
-            let float = b.op("Reshape", &[], &[float], &[kv, past, blocks, 32], dtype);
-            let scales = b.op("Convert", &[], &[scales], &[kv, 1, past, blocks], dtype);
-            let scales = b.op("Reshape", &[], &[scales], &[kv, past, blocks, 1], dtype);
-            let rows = b.op("ElementWiseMultiply", &[], &[float, scales], &[kv, past, blocks, 32], dtype);
-            let old = b.op("Reshape", &[], &[rows], &dims, dtype);
+            let old = cache_in_blocks::past_rows(&mut b, name, [kv, past, blocks], dtype, offset);
             let new = b.input(name, &[kv, 1, n, hd], dtype);
             b.op("Concat", &[("axis", Param::UInt(2))], &[old, new], &[kv, 1, m, hd], dtype)
         });
@@ -210,19 +198,7 @@ proptest! {
         let p = b.op("Softmax", &[], &[scores], &[kv, g, n, m], dtype);
         let out = b.output("out", &[kv, g, n, hd], Dtype::F32);
         b.node("MatMul", &[], &[p, v], &[out]);
-        let mut values = Noise(seed);
-        let inputs: Vec<Vec<u8>> = b.graph.inputs().map(|id| {
-            let tensor = b.graph.tensor(id);
-            let numbers = values.floats(tensor.n_elems());
-            match tensor.dtype {
-                Dtype::UFixed8 => numbers.iter().map(|x| (x * 127.0 + 128.0) as u8).collect(),
-                _ if tensor.name.ends_with("_scale") => {
-                    let scales: Vec<f32> = numbers.iter().map(|x| (x + 1.0) / 200.0).collect();
-                    bytes_of(tensor.dtype, &scales)
-                }
-                dtype => bytes_of(dtype, &numbers),
-            }
-        }).collect();
+        let inputs = cache_in_blocks::noise(&b.graph, seed);
         // The past is dequantised by no step of its own.
         check_labels(&b, &["Attention"], &["Multiply", "Concat", "Softmax"]);
         prop_assert_eq!(labels(&b.graph).iter().filter(|label| **label == "Load").count(), 3, "of q and new rows");

@@ -1,6 +1,7 @@
 //! Whole graphs through preparation and execution; each operation against a reference in double precision.
 
 mod blocks;
+mod cache_in_blocks;
 mod code_cache;
 mod elementwise;
 mod errors;

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::cache_in_blocks::{self, float};
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
-use crate::testing::{Build, Noise, bytes_of, ints, labels, run};
+use crate::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
 
 const NUMBERS: Quant = Quant::PerTensor { scale: 1.0, offset: -128 };
 const LEAST: f32 = 5.960_464_5e-8;
@@ -102,10 +103,6 @@ fn n_fused(b: &Build) -> usize {
     labels(&b.graph).iter().filter(|label| **label == "QuantiseBlocks").count()
 }
 
-fn float() -> impl Strategy<Value = Dtype> {
-    prop_oneof![Just(Dtype::F32), Just(Dtype::F16)]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -145,15 +142,7 @@ proptest! {
         let [k, v] = ["k", "v"].map(|name| {
             let x = b.input(name, &[1, kv, n, hd], dtype);
             let new = shape.quantised(&mut b, x, name);
-            let dims = [kv, 1, past, hd];
-            let old = b.tensor(&format!("past_{name}"), &dims, Dtype::UFixed8, NUMBERS, Role::Input);
-            let scales = b.input(&format!("past_{name}_scale"), &[kv, 1, past, blocks], Dtype::F16);
-            let float = b.op("Convert", &[], &[old], &dims, dtype);
-            let float = b.op("Reshape", &[], &[float], &[kv, past, blocks, 32], dtype);
-            let scales = b.op("Convert", &[], &[scales], &[kv, 1, past, blocks], dtype);
-            let scales = b.op("Reshape", &[], &[scales], &[kv, past, blocks, 1], dtype);
-            let rows = b.op("ElementWiseMultiply", &[], &[float, scales], &[kv, past, blocks, 32], dtype);
-            let old = b.op("Reshape", &[], &[rows], &dims, dtype);
+            let old = cache_in_blocks::past_rows(&mut b, name, [kv, past, blocks], dtype, -128);
             b.op("Concat", &[("axis", Param::UInt(2))], &[old, new.rows], &[kv, 1, m, hd], dtype)
         });
         let flag = [("transpose_in1", Param::Bool(true))];
@@ -165,19 +154,8 @@ proptest! {
         let allowed = ["Load", "QuantiseBlocks", "Attention", "Store"];
         prop_assert!(steps.iter().all(|step| allowed.contains(step)), "{steps:?}");
         prop_assert_eq!(n_fused(&b), 2);
-        let mut values = Noise(seed);
-        let inputs: Vec<Vec<u8>> = b.graph.inputs().map(|id| {
-            let tensor = b.graph.tensor(id);
-            let numbers = values.floats(tensor.n_elems());
-            match tensor.dtype {
-                Dtype::UFixed8 => numbers.iter().map(|x| (x * 127.0 + 128.0) as u8).collect(),
-                _ if tensor.name.ends_with("_scale") => {
-                    bytes_of(tensor.dtype, &numbers.iter().map(|x| (x + 1.0) / 200.0).collect::<Vec<f32>>())
-                }
-                dtype => bytes_of(dtype, &numbers),
-            }
-        }).collect();
-        crate::testing::compare(&b.graph, &inputs, 1e-5);
+        let inputs = cache_in_blocks::noise(&b.graph, seed);
+        compare(&b.graph, &inputs, 1e-5);
         // Numbers and scales are the ops' bit for bit, whatever attention's sums.
         let [plain, fused] = [false, true].map(|fuse| run(&b.graph, fuse, 2, &inputs).expect("runs"));
         for ((id, plain), fused) in b.graph.outputs().zip(&plain).zip(&fused) {
