@@ -5,6 +5,7 @@
 use std::ffi::CString;
 
 use genie_types::{Dtype, TensorInfo};
+use half::f16;
 use qnn_sys::*;
 
 use crate::error::{Error, Result};
@@ -15,8 +16,18 @@ use crate::error::{Error, Result};
 pub enum Param {
     /// A number.
     F32(f32),
+    /// A number in half precision.
+    F16(f16),
     /// A number in double precision.
     F64(f64),
+    /// A count of 8 bits.
+    U8(u8),
+    /// A signed number of 8 bits.
+    I8(i8),
+    /// A count of 16 bits.
+    U16(u16),
+    /// A signed number of 16 bits.
+    I16(i16),
     /// A count, an axis, a mode.
     U32(u32),
     /// An axis that may be negative.
@@ -116,6 +127,12 @@ impl Param {
         let scalar = |data_type, anon0| Value::Scalar(Qnn_Scalar_t { dataType: data_type, anon0 });
         Ok(match self {
             Self::F32(x) => scalar(QNN_DATATYPE_FLOAT_32, Qnn_Scalar_t_anon0 { floatValue: *x }),
+            // The union has no member of its own for half precision: its bits lie where a number of 16 bits does.
+            Self::F16(x) => scalar(QNN_DATATYPE_FLOAT_16, Qnn_Scalar_t_anon0 { uint16Value: x.to_bits() }),
+            Self::U8(n) => scalar(QNN_DATATYPE_UINT_8, Qnn_Scalar_t_anon0 { uint8Value: *n }),
+            Self::I8(n) => scalar(QNN_DATATYPE_INT_8, Qnn_Scalar_t_anon0 { int8Value: *n }),
+            Self::U16(n) => scalar(QNN_DATATYPE_UINT_16, Qnn_Scalar_t_anon0 { uint16Value: *n }),
+            Self::I16(n) => scalar(QNN_DATATYPE_INT_16, Qnn_Scalar_t_anon0 { int16Value: *n }),
             Self::F64(x) => scalar(QNN_DATATYPE_FLOAT_64, Qnn_Scalar_t_anon0 { doubleValue: *x }),
             Self::U32(n) => scalar(QNN_DATATYPE_UINT_32, Qnn_Scalar_t_anon0 { uint32Value: *n }),
             Self::I32(n) => scalar(QNN_DATATYPE_INT_32, Qnn_Scalar_t_anon0 { int32Value: *n }),

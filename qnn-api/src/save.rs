@@ -57,6 +57,9 @@ fn to_file_watched(context: &ContextInner, path: &Path, watcher: &mut Watcher<'_
     let io = |operation| move |source| Error::Io { operation, path: path.to_owned(), source };
     // SAFETY: the file was just made by us under a name with this process's id; no one else changes it.
     let mut map = unsafe { MmapMut::map_mut(new.file()) }.map_err(io("map"))?;
+    // A wish, no more: what is written in huge pages is read in huge pages for as long as the system keeps it in memory.
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
     let written = write(context, &mut map, watcher)?;
     if !watcher.tell(SavePart::Write, bound, bound) {
         return Err(stopped());

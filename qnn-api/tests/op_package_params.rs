@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use genie_types::{Dtype, TensorInfo};
+use half::f16;
 use qnn_api::{
     Backend, BackendOptions, Context, ContextOptions, Graph, GraphBuilder, Library, Param, TensorKind, TensorRef,
 };
@@ -56,6 +57,12 @@ fn cases() -> Vec<Case> {
     vec![
         case("half", Param::F32(0.5), "scalar 0x0232 0.5", "number 0.5"),
         case("tenth", Param::F64(0.1), "scalar 0x0264 0.10000000000000001", "number 0.10000000000000001"),
+        // The embedded backend widens narrow numbers: what `validateOpConfig` sees is of 32 bits.
+        case("quarter", Param::F16(f16::from_f32(-0.25)), "scalar 0x0232 -0.25", "number -0.25"),
+        case("byte", Param::U8(200), "scalar 0x0132 200", "number 200"),
+        case("small", Param::I8(-128), "scalar 0x0032 -128", "number -128"),
+        case("word", Param::U16(u16::MAX), "scalar 0x0132 65535", "number 65535"),
+        case("short", Param::I16(i16::MIN), "scalar 0x0032 -32768", "number -32768"),
         case("count", Param::U32(u32::MAX), "scalar 0x0132 4294967295", "number 4294967295"),
         case("axis", Param::I32(-1), "scalar 0x0032 -1", "number -1"),
         case("large", Param::U64(1 << 63), "scalar 0x0164 9223372036854775808", "number 9.2233720368547758e+18"),

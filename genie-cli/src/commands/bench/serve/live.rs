@@ -6,7 +6,7 @@
 //! had in common with a reply is processed again. Requests that were refused do not show; those that were cancelled while they waited
 //! are left out. Where a step's line is missing, a request shows by its rows or as it waits: it came within the step that ran then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -153,10 +153,11 @@ pub fn requests(text: &str) -> Result<Live, String> {
     set_times(&mut shown, &ticks);
     let came: BTreeMap<u64, Came> =
         ticks.iter().flat_map(|tick| &tick.came).map(|came| (came.request, *came)).collect();
+    let with_rows: BTreeSet<u64> = shown.keys().copied().collect();
     for (id, request) in &mut shown {
         let Some(came) = came.get(id) else { continue };
         (request.came_us, request.prompt) = (came.at_us, came.n_prompt);
-        request.like = came.like.filter(|like| like.request < *id);
+        request.like = came.like.filter(|like| like.request < *id && with_rows.contains(&like.request));
     }
     let first_us = shown.values().map(|request| request.came_us).min().ok_or("no step has rows of a request")?;
     let pieces = pieces(&shown);
@@ -344,7 +345,7 @@ mod tests {
     }
 
     /// Request 2 came within the first step and begins as request 1; request 3 begins as request 2, and as its own text; request 4 was
-    /// cancelled while it waited.
+    /// cancelled while it waited, and request 5 begins as it.
     #[test]
     fn prompts_begin_alike_as_they_did() {
         let with = |line: String, came: Value| {
@@ -362,11 +363,13 @@ mod tests {
                 tick(9_000, &[[1, 2, 6, 2]], 1, &[[1, -1, 8, 0, 0]]),
                 json!([{"request": 2, "at_us": 5_500, "n_prompt": 8, "like": like(1, 6)},
                        {"request": 3, "at_us": 8_000, "n_prompt": 12, "like": like(2, 7)},
-                       {"request": 4, "at_us": 8_100, "n_prompt": 3, "like": null}]),
+                       {"request": 4, "at_us": 8_100, "n_prompt": 3, "like": null},
+                       {"request": 5, "at_us": 8_200, "n_prompt": 4, "like": like(4, 3)}]),
             ),
             tick(10_000, &[[2, 3, 9, 3]], 0, &[[2, -1, 12, 0, 0]]),
+            tick(11_000, &[[3, 5, 0, 4]], 0, &[[3, -1, 4, 0, 0]]),
         ]);
-        assert_eq!(short(&live), [(0, 10, 1), (1, 8, 1), (4, 12, 1)]);
+        assert_eq!(short(&live), [(0, 10, 1), (1, 8, 1), (4, 12, 1), (4, 4, 1)]);
         let tokens: Vec<_> = live.arrivals.iter().map(|of| of.tokens(500)).collect();
         let common = |a: usize, b: usize| tokens[a].iter().zip(&tokens[b]).take_while(|(a, b)| a == b).count();
         assert_eq!((common(0, 1), common(1, 2), common(0, 2)), (6, 7, 6));

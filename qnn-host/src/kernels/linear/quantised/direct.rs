@@ -8,7 +8,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::{Record, len_bytes};
-use super::{AHEAD, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks, packed};
+use super::{AHEAD, AHEAD_OF_BYTES, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks, packed};
 use crate::pool::Worker;
 
 /// Bytes of weights of a task, about. Threads take runs of them: each change of place interrupts the stream from memory.
@@ -178,6 +178,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
     blocks: usize,
     to: *mut f32,
 ) {
+    let ahead = if FOUR { AHEAD } else { AHEAD_OF_BYTES };
     let mut results = [d.zero(); R];
     let mut at = if BLOCK_SCALES { weights } else { weights.wrapping_add(SCALES_BYTES) };
     for block in 0..blocks {
@@ -186,7 +187,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
         unsafe {
             let scales = if block % 2 == 0 { at } else { at.wrapping_sub(SCALES_BYTES + if FOUR { 256 } else { 512 }) };
             if BLOCK_SCALES && block % 2 == 0 {
-                d.float().prefetch_l2(at.wrapping_add(AHEAD));
+                d.float().prefetch_l2(at.wrapping_add(ahead));
                 at = at.add(SCALES_BYTES);
             }
             let starts: [D::Sums; R] = std::array::from_fn(|r| {
@@ -195,7 +196,7 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
             });
             let mut sums = if FOUR { std::array::from_fn(|r| d.begin_few(starts[r])) } else { starts };
             for i in 0..if FOUR { 4 } else { 8 } {
-                d.float().prefetch_l2(at.wrapping_add(AHEAD));
+                d.float().prefetch_l2(at.wrapping_add(ahead));
                 let loaded = d.load(at);
                 at = at.add(4 * LINE);
                 if FOUR {
