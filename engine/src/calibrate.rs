@@ -134,8 +134,9 @@ impl<X: Executor> Engine<X> {
         self.time_next(spec, n_logits)
     }
 
-    /// The last step of a context but one, behind another; in a context of less than two steps the only one: filling a cache leaves the processor's caches full of what no step reads, and a
-    /// step that fills the context to its end moves all rows to longer lines, which is done once.
+    /// The last step of a context but one, behind another: filling a cache leaves the processor's caches full of what no step reads, and
+    /// a step that fills the context to its end moves all rows to longer lines, which is done once. In a context that has no room for
+    /// two steps, the only one.
     fn time_full(&mut self, spec: Variant, n_logits: usize) -> Result<f64, EngineError> {
         let full = self.full(spec);
         let Some(rows) = full.checked_sub(2 * spec.ar().get()) else { return self.time_step(spec, full, n_logits) };

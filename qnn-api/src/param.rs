@@ -129,11 +129,11 @@ impl Param {
             Self::F32(x) => scalar(QNN_DATATYPE_FLOAT_32, Qnn_Scalar_t_anon0 { floatValue: *x }),
             // The union has no member of its own for half precision: its bits lie where a number of 16 bits does.
             Self::F16(x) => scalar(QNN_DATATYPE_FLOAT_16, Qnn_Scalar_t_anon0 { uint16Value: x.to_bits() }),
+            Self::F64(x) => scalar(QNN_DATATYPE_FLOAT_64, Qnn_Scalar_t_anon0 { doubleValue: *x }),
             Self::U8(n) => scalar(QNN_DATATYPE_UINT_8, Qnn_Scalar_t_anon0 { uint8Value: *n }),
             Self::I8(n) => scalar(QNN_DATATYPE_INT_8, Qnn_Scalar_t_anon0 { int8Value: *n }),
             Self::U16(n) => scalar(QNN_DATATYPE_UINT_16, Qnn_Scalar_t_anon0 { uint16Value: *n }),
             Self::I16(n) => scalar(QNN_DATATYPE_INT_16, Qnn_Scalar_t_anon0 { int16Value: *n }),
-            Self::F64(x) => scalar(QNN_DATATYPE_FLOAT_64, Qnn_Scalar_t_anon0 { doubleValue: *x }),
             Self::U32(n) => scalar(QNN_DATATYPE_UINT_32, Qnn_Scalar_t_anon0 { uint32Value: *n }),
             Self::I32(n) => scalar(QNN_DATATYPE_INT_32, Qnn_Scalar_t_anon0 { int32Value: *n }),
             Self::U64(n) => scalar(QNN_DATATYPE_UINT_64, Qnn_Scalar_t_anon0 { uint64Value: *n }),

@@ -79,20 +79,21 @@ mod tests {
         let disturbance = Disturbance::start(2).unwrap();
         assert_eq!(disturbance.n_threads(), 2);
         let names = ["disturb-0", "disturb-1"];
-        let used = || names.iter().all(|name| ticks_of(name).iter().any(|ticks| *ticks > 0));
-        let began = Instant::now();
-        while !used() {
-            let found = names.map(ticks_of);
-            assert!(began.elapsed() < Duration::from_secs(60), "no processor time is used: {found:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let wait_until = |wanted: fn(&[u64]) -> bool, or: &str| {
+            let began = Instant::now();
+            loop {
+                let found = names.map(ticks_of);
+                if found.iter().all(|ticks| wanted(ticks)) {
+                    return;
+                }
+                assert!(began.elapsed() < Duration::from_secs(60), "{or}: {found:?}");
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
+        wait_until(|ticks| ticks.iter().any(|ticks| *ticks > 0), "no processor time is used");
         drop(disturbance);
         // A thread that was joined is listed until the system has taken it apart, a moment later.
-        let began = Instant::now();
-        while names.map(ticks_of) != [[0; 0]; 2] {
-            assert!(began.elapsed() < Duration::from_secs(60), "threads are left: {:?}", names.map(ticks_of));
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(<[u64]>::is_empty, "threads are left");
     }
 
     #[test]

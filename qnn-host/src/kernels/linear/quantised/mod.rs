@@ -32,9 +32,9 @@ const DIRECT_PANELS: usize = 4;
 const SMALL_X: usize = 16 << 10;
 /// Floats of a cache line.
 const LINE: usize = 16;
-/// How far ahead of use weights that stream from memory are asked for, in bytes: what a core reads while a request is under way.
+/// How far ahead of use weights that stream from memory are asked for, in bytes. Measured, as the next one: docs/bench.md, "Decode again".
 const AHEAD: usize = 6144;
-/// The same for weights of 8 bits: there are as few products for each line that more requests under way make all of them slower.
+/// The same for weights of 8 bits, which are slower with more.
 const AHEAD_OF_BYTES: usize = 4096;
 
 /// f32 numbers of scratch for `m` rows of `k` numbers.
