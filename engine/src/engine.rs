@@ -33,8 +33,8 @@ use crate::run::{Scratch, SeqTokens};
 use crate::saved::ModelIdentity;
 use crate::transcript::{Sequences, Transcript};
 use crate::{
-    ChoosePath, ContextShift, EngineError, GroupCells, LoraModel, QnnExecutor, RowBudget, SeqRows, SequenceModel,
-    StepLog, StopFlag, TokenModel, TreeRow,
+    ChoosePaths, ContextShift, EngineError, GroupCells, LoraModel, QnnExecutor, RowBudget, SeqRows, SeqTree,
+    SequenceModel, StepLog, StopFlag, TokenModel,
 };
 
 /// A loaded model with its cache.
@@ -415,8 +415,8 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::verify_draft(self, draft, judge)
     }
 
-    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError> {
-        Engine::process_tree(self, seq, rows, choose)
+    fn process_trees(&mut self, trees: &[SeqTree<'_>], choose: ChoosePaths<'_>) -> Result<(), EngineError> {
+        Engine::process_trees(self, trees, choose)
     }
 
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {

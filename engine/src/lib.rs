@@ -148,4 +148,4 @@ pub use step_log::StepLog;
 pub use stop::StopFlag;
 pub use text_encoder::{Encoded, EncoderOptions, TextEncoder};
 pub use transcript::Transcript;
-pub use tree::{ChoosePath, TreeRow};
+pub use tree::{ChoosePath, ChoosePaths, SeqTree, TreeRow};

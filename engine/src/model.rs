@@ -8,8 +8,8 @@ use session_store::{CacheSchema, Snapshot};
 
 use crate::cell_runs::GroupCells;
 use crate::{
-    ChoosePath, EngineError, FeatureModel, FeatureWidths, Grid, LoraModel, SeqRows, SeqTokens, StepLog, StopFlag,
-    Transcript, TreeRow,
+    ChoosePath, ChoosePaths, EngineError, FeatureModel, FeatureWidths, Grid, LoraModel, SeqRows, SeqTokens, SeqTree,
+    StepLog, StopFlag, Transcript, TreeRow,
 };
 
 /// A model with a cache: tokens in, logits out. [`Engine`](crate::Engine) is one; tests of the layers above have theirs.
@@ -322,14 +322,29 @@ pub trait SequenceModel: TokenModel {
         judge: &mut dyn FnMut(&[&[f32]]) -> Vec<bool>,
     ) -> Result<usize, EngineError>;
 
-    /// Runs the rows of a tree in one step, shows their logits (empty for rows that want none) to `choose`, and keeps the path
-    /// that it returns as the next tokens of the sequence; returns how many were kept.
+    /// Runs the trees of several sequences in one step, shows each one's logits (empty for rows that want none) to `choose`, and
+    /// keeps the paths that it returns as the next tokens of the sequences.
     ///
     /// # Errors
     ///
     /// [`EngineError::DraftTooLong`] for more rows than one step takes; [`EngineError::Tree`], [`EngineError::NotAPath`]; as
-    /// [`TokenModel::process`]. The sequence is then as it was.
-    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError>;
+    /// [`TokenModel::process`]. Every sequence is then as it was.
+    fn process_trees(&mut self, trees: &[SeqTree<'_>], choose: ChoosePaths<'_>) -> Result<(), EngineError>;
+
+    /// [`process_trees`](Self::process_trees) of one sequence; returns how many rows were kept.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError> {
+        let mut n_kept = 0;
+        self.process_trees(&[SeqTree { seq, rows }], &mut |_, logits| {
+            let kept = choose(logits);
+            n_kept = kept.len();
+            kept
+        })?;
+        Ok(n_kept)
+    }
 
     /// Lets `dst` own what `src` has in a range of positions, without moving a byte: a branch.
     ///

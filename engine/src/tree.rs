@@ -49,26 +49,54 @@ impl TreeRow {
 /// Sees the logits of a step's rows and names the rows to keep: a path from a row without parent on, or none.
 pub type ChoosePath<'a> = &'a mut dyn FnMut(&[&[f32]]) -> Vec<usize>;
 
+/// The rows of one sequence in a step that others share: a tree of drafts, or rows that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeqTree<'a> {
+    /// The sequence.
+    pub seq: SeqId,
+    /// Its rows, from its next position on.
+    pub rows: &'a [TreeRow],
+}
+
+/// As [`ChoosePath`] for each tree of a step, in order: gets the number of the tree and the logits of its rows.
+pub type ChoosePaths<'a> = &'a mut dyn FnMut(usize, &[&[f32]]) -> Vec<usize>;
+
 impl<X: Executor> Engine<X> {
-    /// Runs the rows of a tree in one step, shows their logits (empty for rows that want none) to `choose`, and keeps the
-    /// path that it returns as the next tokens of the sequence. Returns how many were kept.
+    /// Runs the trees of several sequences in one step, shows each one's logits (empty for rows that want none) to `choose`, and
+    /// keeps the paths that it returns as the next tokens of the sequences.
     ///
     /// # Errors
     ///
     /// [`EngineError::DraftTooLong`] for more rows than one step takes here; [`EngineError::Tree`] for rows that are no tree,
     /// [`EngineError::NotAPath`] for kept rows that are no path; [`EngineError::TokenOutOfRange`] for a kept row beyond the
-    /// vocabulary; and as [`process`](crate::TokenModel::process). Nothing has changed then.
-    pub fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError> {
-        let tree = Tree::new(rows.iter().map(|row| TreeColumn { parent: row.parent, also: row.also }))?;
-        let variant = self.plan_of_draft(seq, rows.len())?.steps()[0].variant;
-        let first = self.kv.next_pos(seq);
-        let planned = self.kv.step(variant, tree.columns(seq, first));
+    /// vocabulary; and as [`process_batch`](Self::process_batch). Nothing has changed then.
+    pub fn process_trees(&mut self, trees: &[SeqTree<'_>], choose: ChoosePaths<'_>) -> Result<(), EngineError> {
+        let shape = |row: &TreeRow| TreeColumn { parent: row.parent, also: row.also };
+        let own = trees.iter().map(|tree| Tree::new(tree.rows.iter().map(shape)));
+        let own = own.collect::<Result<Vec<_>, _>>()?;
+        let rows: Vec<&TreeRow> = trees.iter().flat_map(|tree| tree.rows).collect();
+        // By row: its tree, and where that begins.
+        let mut place = Vec::with_capacity(rows.len());
+        for (at, tree) in trees.iter().enumerate() {
+            let first = place.len();
+            place.extend(tree.rows.iter().map(|_| (at, first)));
+        }
+        let joined =
+            Tree::new(rows.iter().zip(&place).map(|(row, (_, first))| TreeColumn {
+                parent: row.parent.map(|parent| parent + first),
+                also: row.also,
+            }))?;
+        let inputs: Vec<_> = trees.iter().map(|tree| (tree.seq, tree.rows.len())).collect();
+        let variant = self.plan_of_drafts(&inputs)?.steps()[0].variant;
+        let starts: Vec<_> = trees.iter().map(|tree| (tree.seq, self.kv.next_pos(tree.seq))).collect();
+        let planned = self.kv.step(variant, joined.columns_by(|row| starts[place[row].0]));
         let tokens: Vec<TokenId> = rows.iter().map(|row| row.token).collect();
         let positions: Vec<usize> = planned.columns.iter().map(|column| column.pos).collect();
         let wanted: Vec<usize> = (0..rows.len()).filter(|&row| rows[row].logits).collect();
-        let before = [self.mark(seq)];
+        let before: Vec<_> = trees.iter().map(|tree| self.mark(tree.seq)).collect();
         let vocab_size = self.vocab_size;
-        let mut kept = Vec::new();
+        // By row of the step.
+        let mut kept: Vec<usize> = Vec::new();
         let mut select = |graphs: &mut Graphs<X>| {
             let width = graphs.logits.len();
             let mut all = Vec::with_capacity(wanted.len() * width);
@@ -78,15 +106,23 @@ impl<X: Executor> Engine<X> {
             }
             let mut logits = vec![&[][..]; rows.len()];
             wanted.iter().zip(all.chunks_exact(width)).for_each(|(&row, values)| logits[row] = values);
-            kept = choose(&logits);
-            if !tree.is_path(&kept) {
-                return Err(EngineError::NotAPath { rows: kept.clone() });
+            let mut first = 0;
+            for (at, (tree, own)) in trees.iter().zip(&own).enumerate() {
+                let path = choose(at, &logits[first..first + tree.rows.len()]);
+                if !own.is_path(&path) {
+                    return Err(EngineError::NotAPath { rows: path });
+                }
+                if let Some(place) = path.iter().position(|&row| tree.rows[row].token.0 as usize >= vocab_size) {
+                    let token = tree.rows[path[place]].token;
+                    return Err(EngineError::TokenOutOfRange { token, place, vocab_size });
+                }
+                kept.extend(path.iter().map(|row| first + row));
+                first += tree.rows.len();
             }
-            if let Some(place) = kept.iter().position(|&row| tokens[row].0 as usize >= vocab_size) {
-                return Err(EngineError::TokenOutOfRange { token: tokens[kept[place]], place, vocab_size });
-            }
-            graphs.keep_features(&planned, |row| kept.contains(&row));
-            Ok((0..rows.len()).map(|row| kept.contains(&row)).collect())
+            let mut keeps = vec![false; rows.len()];
+            kept.iter().for_each(|&row| keeps[row] = true);
+            graphs.keep_features(&planned, |row| keeps[row]);
+            Ok(keeps)
         };
         let run = StepRun {
             planned: &planned,
@@ -95,27 +131,36 @@ impl<X: Executor> Engine<X> {
             next: None,
             narrow_head: self.narrow_head(),
             as_genie: self.as_genie(),
-            tree: Some(&tree),
+            tree: Some(&joined),
             batch: None,
         };
         let done = self.graphs.run_step(&mut self.kv, run, wanted.iter().copied(), Some(&mut select));
         done.map_err(|e| self.rollback(&before, e))?;
-        let transcript = self.sequences.of_mut(seq);
-        kept.iter().for_each(|&row| transcript.push(tokens[row], positions[row]));
-        Ok(kept.len())
+        for row in kept {
+            self.sequences.of_mut(trees[place[row].0].seq).push(tokens[row], positions[row]);
+        }
+        Ok(())
     }
 
     /// The plan of a draft, which is one step.
     pub(crate) fn plan_of_draft(&self, seq: SeqId, found: usize) -> Result<Plan, EngineError> {
-        let widest = self.kv.variants().with_logits().ar_max();
+        self.plan_of_drafts(&[(seq, found)])
+    }
+
+    /// The plan of the drafts of several sequences, which is one step.
+    fn plan_of_drafts(&self, drafts: &[(SeqId, usize)]) -> Result<Plan, EngineError> {
+        let (widest, found) = (self.kv.variants().with_logits().ar_max(), drafts.iter().map(|(_, n)| n).sum());
         if found == 0 || found > widest {
             return Err(EngineError::DraftTooLong { expected: widest, found });
         }
         if self.stop.is_set() {
             return Err(EngineError::Stopped { n_processed: 0, n_new: found });
         }
+        if drafts.len() > 1 {
+            self.check_no_batch("trees of several sequences in one step")?;
+        }
         let mut plan = Plan::default();
-        self.kv.plan_into(&[(seq, found)], &self.policy, LogitsRequest::Each, &mut plan)?;
+        self.kv.plan_into(drafts, &self.policy, LogitsRequest::Each, &mut plan)?;
         match plan.steps() {
             _ if plan.is_reprocess() => Err(PlanError::Shared.into()),
             [_] => Ok(plan),

@@ -1,14 +1,16 @@
 //! Which drafts the replies of a served model have: what a config's dialog type, or `--spec`, comes to beside other requests.
 //!
-//! A draft is rows of one sequence. A step of several requests holds no trees of tokens, so the types whose drafts are trees are
-//! served with other drafts or none: their replies are the same. A `--spec` that asks for trees is refused, as nothing would be as asked.
+//! A draft is rows of one sequence in a step that others share: tokens behind each other, or a tree of them. A model whose steps hold no
+//! trees serves the types that draft some with other drafts or none: their replies are the same. A `--spec` that asks for drafts that are
+//! not there is refused.
 
 use dialog::DialogError;
 use dialog::config::DialogConfig;
-use dialog::kinds::{LadeSettings, LookupSettings, VocabularyMap};
+use dialog::kinds::{LadeSettings, LookupSettings, SsdSettings, TreeKind, VocabularyMap};
+use serving::Scheduler;
 
 use crate::Error;
-use crate::speculation::Speculation;
+use crate::speculation::{Speculation, ssd_settings};
 
 /// Where drafts come from.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(crate) enum Drafts {
     OfConfig,
     /// What followed the last tokens before.
     Lookup(LookupSettings),
+    /// Trees; a model may not take them.
+    Trees(TreeKind),
     /// Up to `len` tokens of the second model.
     Model {
         /// Tokens of a draft.
@@ -51,26 +55,47 @@ impl ServedDrafts {
                 let map = VocabularyMap::of_config(config).map_err(Error::Dialog)?;
                 plain(Drafts::Model { len: config.kind_blocks().draft_len.unwrap_or(0), map })
             }
-            (Speculation::OfConfig, "lade") => Self {
-                drafts: Drafts::Lookup(of_text(LadeSettings::of_config(config))),
-                note: Some(format!("{} Drafts are n-grams of the text, as of `--spec lookup`.", trees("lade"))),
-            },
-            (Speculation::OfConfig, kind @ ("ssd-q1" | "eaglet")) => Self {
+            (Speculation::Lade(settings), _) => plain(Drafts::Trees(TreeKind::Lade(*settings))),
+            (Speculation::Ssd { prefix, branches }, _) => {
+                plain(Drafts::Trees(TreeKind::Ssd(ssd_settings(prefix.as_deref(), branches, config))))
+            }
+            (Speculation::OfConfig, "lade") => plain(Drafts::Trees(TreeKind::Lade(LadeSettings::of_config(config)))),
+            (Speculation::OfConfig, "ssd-q1") => plain(Drafts::Trees(TreeKind::Ssd(SsdSettings::of_config(config)))),
+            (Speculation::OfConfig, "eaglet") => Self {
                 drafts: Drafts::None,
-                note: Some(format!(
-                    "{} There are no drafts; `--spec lookup` and `--spec draft:BUNDLE` make some.",
-                    trees(kind)
-                )),
+                note: Some(
+                    "`eaglet` drafts from the hidden states of one dialog: replies are those of `basic`, without drafts, and \
+                     the draft model is not loaded; `--spec lookup` and `--spec draft:BUNDLE` make some."
+                        .to_owned(),
+                ),
             },
             (speculation, kind) => return Err(refused(speculation, kind)),
         })
     }
 }
 
-fn trees(kind: &str) -> String {
-    format!(
-        "`{kind}` drafts trees of tokens, which a step of several requests does not hold: replies are those of `basic`."
-    )
+/// Has a scheduler draft trees where its model takes them; what a user should know where not.
+///
+/// # Errors
+/// [`Error::Serving`]: the kind's settings, or its prefix; `asked` for by `--spec` and not taken.
+pub(crate) fn set_trees(scheduler: &mut Scheduler, kind: TreeKind, asked: bool) -> Result<Option<String>, Error> {
+    if asked || scheduler.takes_trees_of(&kind) {
+        scheduler.set_trees(Some(kind))?;
+        return Ok(None);
+    }
+    let name = kind.name();
+    let lookup = match kind {
+        TreeKind::Lade(settings) => Some(of_text(settings)),
+        TreeKind::Ssd(_) => None,
+    };
+    scheduler.set_base(scheduler.base().clone().with_lookup(lookup));
+    let drafts = match lookup {
+        Some(_) => "Drafts are n-grams of the text, as of `--spec lookup`.",
+        None => "There are no drafts; `--spec lookup` and `--spec draft:BUNDLE` make some.",
+    };
+    Ok(Some(format!(
+        "`{name}` drafts trees of tokens, which the steps of this model do not hold: replies are those of `basic`. {drafts}"
+    )))
 }
 
 /// The n-grams that `lade` keeps of a text, without its window.
@@ -80,15 +105,13 @@ fn of_text(settings: LadeSettings) -> LookupSettings {
 
 /// Drafts of this kind cannot be rows of one sequence beside others'.
 fn refused(speculation: &Speculation, kind: &str) -> Error {
-    let of_trees = "steps hold a tree of tokens, and rows of other requests cannot be beside it";
     let found = match speculation {
-        Speculation::Lade(_) => format!("`lade`, whose {of_trees}"),
-        Speculation::Ssd { .. } => format!("`ssd`, whose {of_trees}"),
-        Speculation::Eaglet { .. } => format!("`eaglet`, whose {of_trees}"),
+        Speculation::Eaglet { .. } => "`eaglet`, which drafts from the hidden states of one dialog".to_owned(),
         Speculation::Script(_) => "drafts of a script".to_owned(),
         _ => format!("`{kind}`"),
     };
     let expected =
-        "a dialog that answers one request with one reply, or the drafts of `lookup` or `draft:BUNDLE`".into();
+        "a dialog that answers one request with one reply, or the drafts of `lookup`, `lade`, `ssd` or `draft:BUNDLE`"
+            .into();
     Error::Dialog(DialogError::Kind { kind: "serving", expected, found })
 }

@@ -21,7 +21,7 @@ use crate::model::{Bundle, Model};
 use crate::opened::Opened;
 use crate::options::Options;
 use crate::pair::PairModel;
-use crate::served_drafts::{Drafts, ServedDrafts};
+use crate::served_drafts::{self, Drafts, ServedDrafts};
 use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
 
@@ -78,8 +78,7 @@ impl Model {
     }
 
     /// Serves many requests with this model. Its config's sampler, stop sequences and grammar, and those of its options, are those of
-    /// requests that say nothing else. Types `lookup` and `spd` draft as the config says, `lade`, `ssd-q1` and `eaglet` do not:
-    /// [`Serving::note`]. Without serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin
+    /// requests that say nothing else. Types that draft do as the config says, but `eaglet`: [`Serving::note`]. Without serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin
     /// with the prefix cache of the model's options, if there is one.
     ///
     /// # Errors
@@ -155,12 +154,22 @@ impl Bundle {
         self.config().batching().map_or_else(ServeOptions::default, |keys| ServeOptions::default().with_batching(keys))
     }
 
+    /// As [`Bundle::open_either`], for [`Opened::into_serving`]: a draft model that no request would have drafts of is not loaded.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_to_serve(self, options: &Options) -> Result<Opened, Error> {
+        let needless = options.speculation == Speculation::OfConfig && self.config().kind() == "eaglet";
+        let bundle = if needless { self.without_second_engine() } else { self };
+        bundle.open_either(options)
+    }
+
     /// Opens the bundle to serve many requests, on the graphs that its config chooses.
     ///
     /// # Errors
-    /// Those of [`Bundle::open_either`] and [`Opened::into_serving`].
+    /// Those of [`Bundle::open_to_serve`] and [`Opened::into_serving`].
     pub fn open_serving(self, options: &Options, serve: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
-        self.open_either(options)?.into_serving(serve)
+        self.open_to_serve(options)?.into_serving(serve)
     }
 }
 
@@ -190,12 +199,13 @@ impl ServingParts {
     fn serve(self, options: Option<ServeOptions>) -> Result<Serving, Error> {
         let Self { model, stop, weights, bundle, active, speculation, .. } = self;
         let mut base = RequestBase::from_config(bundle.config()).map_err(Error::Dialog)?;
-        let ServedDrafts { drafts, note } = ServedDrafts::of(&speculation, bundle.config())?;
-        let mut drafts_of_model = None;
+        let ServedDrafts { drafts, mut note } = ServedDrafts::of(&speculation, bundle.config())?;
+        let (mut drafts_of_model, mut trees) = (None, None);
         match drafts {
             Drafts::OfConfig => {}
             Drafts::None => base = base.with_lookup(None),
             Drafts::Lookup(settings) => base = base.with_lookup(Some(settings)),
+            Drafts::Trees(kind) => trees = Some(kind),
             Drafts::Model { len, map } => drafts_of_model = Some((len, map)),
         }
         let mut defaults = base.defaults().clone();
@@ -206,6 +216,10 @@ impl ServingParts {
         base = base.with_defaults(defaults).with_sampler_callback(self.sampler_callback);
         let options = options.unwrap_or_else(|| bundle.serve_options());
         let mut scheduler = Scheduler::new(model, base, options)?;
+        if let Some(kind) = trees {
+            let asked = !matches!(speculation, Speculation::OfConfig);
+            note = served_drafts::set_trees(&mut scheduler, kind, asked)?;
+        }
         if let Some(cache) = self.prefix_cache {
             let (store, min_tokens) = cache.into_parts();
             scheduler.set_prefix_store(store, min_tokens);
@@ -225,7 +239,7 @@ impl Serving {
         &mut self.scheduler
     }
 
-    /// What is served otherwise than the config says, for people: drafts of trees.
+    /// What is served otherwise than the config says, for people: drafts that the steps of this model do not hold.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }

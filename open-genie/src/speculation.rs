@@ -173,14 +173,21 @@ impl Speculation {
                 Some(Box::new(Eaglet::new(EagletSettings { max_rows, ..settings })?))
             }
             Self::Lade(settings) => Some(Box::new(Lade::new(*settings))),
-            Self::Ssd { prefix, branches } => Some(Box::new(Ssd::new(SsdSettings {
-                n_forecast: branches.len(),
-                branches: Branches::new(branches.clone(), BranchMode::default()),
-                first_forecast: TokenId(u32::try_from(config.context().n_vocab).unwrap_or(u32::MAX)),
-                prefix: prefix.clone().unwrap_or_else(|| config.base().join(FORECAST_PREFIX)),
-                n_prefix: None,
-            })?)),
+            Self::Ssd { prefix, branches } => {
+                Some(Box::new(Ssd::new(ssd_settings(prefix.as_deref(), branches, config))?))
+            }
         })
+    }
+}
+
+/// Those of `--spec ssd` for a bundle's config.
+pub(crate) fn ssd_settings(prefix: Option<&Path>, branches: &[usize], config: &DialogConfig) -> SsdSettings {
+    SsdSettings {
+        n_forecast: branches.len(),
+        branches: Branches::new(branches.to_vec(), BranchMode::default()),
+        first_forecast: TokenId(u32::try_from(config.context().n_vocab).unwrap_or(u32::MAX)),
+        prefix: prefix.map_or_else(|| config.base().join(FORECAST_PREFIX), Path::to_owned),
+        n_prefix: None,
     }
 }
 

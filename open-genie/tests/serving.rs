@@ -277,45 +277,6 @@ fn a_draft_model_drafts_for_several_replies_at_once() {
     assert_eq!(sampled(spec(&bundles().plain)), sampled(options()));
 }
 
-#[test]
-fn drafts_of_trees_are_refused_with_the_reason() {
-    let bundle = Bundle::read(&bundles().plain).unwrap();
-    let lade = options().speculation("lade".parse().unwrap());
-    let error = bundle.open_serving(&lade, None).unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("`lade`, whose steps hold a tree of tokens"), "{text}");
-}
-
-/// A config's own type is served: replies are those of `basic`, and what becomes of its drafts is said.
-#[test]
-fn configs_that_draft_trees_are_served() {
-    let path = bundles().plain.join("genie_config.json");
-    for (kind, block, with_drafts) in [
-        ("lade", json!({"version": 1, "window": 2, "ngram": 3, "gcap": 2}), true),
-        (
-            "ssd-q1",
-            json!({"version": 1, "ssd-version": 1, "forecast-token-count": 2, "branches": [2, 1], "forecast-prefix": 4,
-                   "forecast-prefix-name": "forecast-prefix"}),
-            false,
-        ),
-    ] {
-        let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        config["dialog"]["type"] = kind.into();
-        config["dialog"][kind] = block;
-        let named = bundles().plain.join(format!("{kind}.json"));
-        std::fs::write(&named, config.to_string()).unwrap();
-        let mut serving = Bundle::read(&named).unwrap().open_serving(&options(), None).unwrap();
-        let note = serving.note().unwrap().to_owned();
-        assert!(note.contains(kind) && note.contains("trees of tokens"), "{note}");
-        assert_eq!(note.contains("n-grams of the text"), with_drafts, "{note}");
-        let requests = requests(&mut serving);
-        let found = serve(&mut serving, requests, |_, _| ());
-        assert_eq!(tokens(&found), alone(), "{kind}");
-        assert!(found.iter().all(|done| done.reply.kpis.speculation.is_some() == with_drafts), "{kind}");
-    }
-    assert_eq!(Bundle::read(&path).unwrap().open_serving(&options(), None).unwrap().note(), None);
-}
-
 /// Prompts whose last piece is one token, that end where the wide graphs' pasts do, beside replies that are longer than those.
 #[test]
 fn a_fused_tick_is_one_execution_whatever_fits() {

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use dialog::RequestReply;
 use engine::{SeqId, Snapshot};
-use genie_types::TokenId;
 use kvmanager::plan::serve::{Phase, ServeRequest};
 
+use crate::draft::Draft;
 use crate::{RequestId, RequestTimes};
 
 /// *Invariant*: with a sequence, the first `n_done` tokens of the history are its rows.
@@ -34,8 +34,8 @@ pub(crate) struct Active {
     pub(crate) first_token_at: Option<Instant>,
     /// Its rows while it is parked.
     pub(crate) snapshot: Option<Box<Snapshot>>,
-    /// Drafted tokens for its next step.
-    pub(crate) draft: Vec<TokenId>,
+    /// For its next step.
+    pub(crate) draft: Draft,
     /// Set from any thread to end it.
     pub(crate) cancel: Arc<AtomicBool>,
 }
@@ -60,7 +60,7 @@ impl Active {
             started_at: None,
             first_token_at: None,
             snapshot: None,
-            draft: Vec::new(),
+            draft: Draft::None,
             cancel: Arc::default(),
         }
     }
@@ -113,7 +113,8 @@ impl Active {
             arrived_us: self.arrived_us,
             priority: self.priority,
             todo,
-            draft: self.draft.len(),
+            draft: self.draft.n_rows(),
+            draft_is_whole: self.draft.is_tree(),
             own_rows,
             rows_ahead: todo.saturating_add(self.reply.n_wanted().min(reserve)).min(most),
             started: self.started,

@@ -36,6 +36,7 @@
 
 mod active;
 pub mod arrivals;
+mod draft;
 mod draft_model;
 pub mod error;
 pub mod options;

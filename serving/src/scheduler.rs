@@ -4,6 +4,7 @@ mod drafts;
 mod run;
 mod sequences;
 mod slots;
+mod trees;
 mod watching;
 
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use std::time::Instant;
 use dialog::{RequestBase, RequestReply, StopReason};
 use engine::{EngineError, RowBudget, SeqId, SequenceModel, TokenModel};
 use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, Tick, TickRows, plan_tick};
-use session_store::PrefixStore;
+use session_store::{ForecastPrefix, PrefixStore};
 
 use crate::active::Active;
 use crate::arrivals::Arrivals;
@@ -62,7 +63,7 @@ pub struct Scheduler {
     together: bool,
     /// At most two: a piece of a prompt and a token of a reply.
     pairs: bool,
-    /// Sequences that the model has.
+    /// Sequences that requests can have.
     most_sequences: usize,
     pub(crate) watchers: Watchers,
     /// Kept while there are watchers.
@@ -72,6 +73,8 @@ pub struct Scheduler {
     idle: VecDeque<SeqId>,
     stored: Option<StoredPrefixes>,
     draft_model: Option<DraftModel>,
+    /// Rows beside those of the requests, which forecasts see.
+    prefix: Option<ForecastPrefix>,
     events: Vec<Event>,
     next_id: u64,
     n_started: u64,
@@ -102,7 +105,7 @@ impl Scheduler {
         let (together, most_sequences) = (sequences.runs_together(), sequences.most_sequences());
         let pairs = sequences.runs_in_pairs();
         let times = options.times(&sequences.widths())?;
-        let rules = fitted(options.rules(together)?, sequences);
+        let rules = fitted(options.rules(together)?, most_sequences, pairs);
         Ok(Self {
             model,
             base,
@@ -118,6 +121,7 @@ impl Scheduler {
             idle: VecDeque::new(),
             stored: None,
             draft_model: None,
+            prefix: None,
             events: Vec::new(),
             next_id: 1,
             n_started: 0,
@@ -146,11 +150,11 @@ impl Scheduler {
         if !self.active.is_empty() {
             return Err(ServeError::Busy { n_requests: self.active.len() });
         }
-        let model = sequences(&mut *self.model)?;
-        self.rules = fitted(options.rules(self.together)?, model);
-        self.times = options.times(&model.widths())?;
+        self.rules = fitted(options.rules(self.together)?, self.most_sequences, self.pairs);
+        self.times = options.times(&sequences(&mut *self.model)?.widths())?;
         self.options = options;
         self.model.reset()?;
+        self.put_prefix()?;
         self.idle.clear();
         self.events.clear();
         (self.n_steps, self.n_parked, self.turn, self.had_prefill) = (0, 0, 0, false);
@@ -194,7 +198,7 @@ impl Scheduler {
 
     /// Most tokens of a prompt and its reply.
     pub fn limit(&self) -> usize {
-        self.base.context_size().min(self.model.context_size())
+        self.base.context_size().min(self.model.context_size().saturating_sub(self.n_rows_of_prefix()))
     }
 
     /// No request is there.
@@ -309,6 +313,7 @@ impl Scheduler {
     /// that it concerns, with an event.
     pub fn tick(&mut self, now_us: u64) -> Result<TickReport, ServeError> {
         self.end_what_is_over();
+        self.put_prefix()?;
         self.give_turns(now_us);
         self.make_drafts();
         loop {
@@ -435,7 +440,9 @@ impl Scheduler {
     }
 
     fn rows(&mut self) -> RowBudget {
-        sequences(&mut *self.model).map_or(RowBudget::default(), |model| model.rows())
+        let of_prefix = self.n_rows_of_prefix();
+        let RowBudget { total, used } = sequences(&mut *self.model).map_or(RowBudget::default(), |model| model.rows());
+        RowBudget { total: total.saturating_sub(of_prefix), used: used.saturating_sub(of_prefix) }
     }
 
     /// Rows that forgetting all idle sequences would free.
@@ -451,9 +458,9 @@ impl Scheduler {
 }
 
 /// The rules as far as the model can follow them.
-fn fitted(mut rules: ServeRules, model: &dyn SequenceModel) -> ServeRules {
-    rules.most_running = rules.most_running.min(model.most_sequences());
-    if model.runs_in_pairs() {
+fn fitted(mut rules: ServeRules, most_sequences: usize, pairs: bool) -> ServeRules {
+    rules.most_running = rules.most_running.min(most_sequences);
+    if pairs {
         (rules.replies_a_step, rules.prompts_a_step, rules.row_for_reply) = (1, 1, true);
     }
     rules

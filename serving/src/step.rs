@@ -1,11 +1,13 @@
 //! One step of the model for the rows of a tick, and what becomes of its logits.
 
 use dialog::DialogError;
-use engine::{EngineError, LogitsRequest, SeqRows, SequenceModel};
+use dialog::conversation::DraftTree;
+use engine::{EngineError, LogitsRequest, SeqRows, SeqTree, SequenceModel, TreeRow};
 use genie_types::TokenId;
 use kvmanager::plan::serve::Phase;
 
 use crate::active::Active;
+use crate::draft::Draft;
 
 /// Rows of one request in a step.
 #[derive(Debug)]
@@ -17,24 +19,72 @@ pub(crate) struct StepRows {
     wanted: LogitsRequest,
     prompt: bool,
     n_drawn: usize,
+    /// In place of the tokens, where the draft is one.
+    tree: Option<DraftTree>,
+    /// Rows of the tree that the model keeps.
+    n_kept: usize,
     error: Option<DialogError>,
 }
 
 impl StepRows {
-    /// The next `n` tokens of the history, then the draft as far as `n` reaches. Prompts whose reply is not wanted ask for no logits.
+    /// The next `n` tokens of the history, then the draft as far as `n` reaches, of a tree all or nothing. Prompts whose reply is not
+    /// wanted ask for no logits.
     pub(crate) fn of(request: &Active, at: usize, n: usize, prefill_only: bool) -> Self {
         let history = request.reply.history();
         let todo = &history[request.n_done..];
         let n_own = n.min(todo.len());
-        let n_draft = (n - n_own).min(request.draft.len());
-        let tokens = todo[..n_own].iter().chain(&request.draft[..n_draft]).copied().collect();
+        let mut tokens = todo[..n_own].to_vec();
+        let (mut n_draft, mut tree) = (0, None);
+        match &request.draft {
+            Draft::Tokens(draft) => {
+                n_draft = (n - n_own).min(draft.len());
+                tokens.extend(&draft[..n_draft]);
+            }
+            Draft::Tree(draft) if todo.len() == 1 && n == draft.n_rows() => tree = Some(draft.clone()),
+            Draft::Tree(_) | Draft::None => {}
+        }
         let wanted = match (n_own == todo.len() && !prefill_only, n_draft) {
             (false, _) => LogitsRequest::Nothing,
             (true, 0) => LogitsRequest::Last,
             (true, _) => LogitsRequest::Each,
         };
         let prompt = request.phase == Phase::Prefill;
-        Self { at, tokens, n_draft, wanted, prompt, n_drawn: 0, error: None }
+        Self { at, tokens, n_draft, wanted, prompt, n_drawn: 0, tree, n_kept: 0, error: None }
+    }
+
+    /// As rows of a step with trees: the tree, or tokens that follow each other.
+    fn tree_rows(&self) -> Vec<TreeRow> {
+        if let Some(tree) = &self.tree {
+            return tree.rows().to_vec();
+        }
+        let last = self.tokens.len() - 1;
+        let row = |(place, &token): (usize, &TokenId)| TreeRow {
+            logits: self.wants(place, last),
+            ..TreeRow::new(token, place.checked_sub(1))
+        };
+        self.tokens.iter().enumerate().map(row).collect()
+    }
+
+    fn wants(&self, place: usize, last: usize) -> bool {
+        match self.wanted {
+            LogitsRequest::Nothing => false,
+            LogitsRequest::Last => place == last,
+            LogitsRequest::Each => true,
+        }
+    }
+
+    /// Draws from the logits of the rows; returns those that the model keeps for now.
+    fn take_rows(&mut self, request: &mut Active, logits: &[&[f32]]) -> Vec<usize> {
+        if let Some(tree) = &self.tree {
+            let (path, drawn) = request.reply.take_tree(tree, logits);
+            self.n_kept = path.len();
+            self.error = drawn.err();
+            return path;
+        }
+        for (place, row) in logits.iter().enumerate().filter(|(_, row)| !row.is_empty()) {
+            self.take(request, place, row);
+        }
+        (0..logits.len()).collect()
     }
 
     fn take(&mut self, request: &mut Active, place: usize, logits: &[f32]) {
@@ -54,6 +104,10 @@ impl StepRows {
 
     /// Brings the request to what the model has processed, and the model to what holds of a draft.
     pub(crate) fn apply(self, request: &mut Active, model: &mut dyn SequenceModel) -> Result<(), Failed> {
+        if self.tree.is_some() {
+            (request.n_done, request.draft) = (request.n_done + self.n_kept, Draft::None);
+            return self.error.map_or(Ok(()), |error| Err(Failed::Dialog(error)));
+        }
         let n_own = self.tokens.len() - self.n_draft;
         // As many tokens of the draft as were drawn, the last one drawn left out: it may differ.
         let drawn = &request.reply.history()[(request.n_done + n_own).min(request.reply.history().len())..];
@@ -64,7 +118,7 @@ impl StepRows {
         let n_held = n_held.min(drawn.len().saturating_sub(1));
         request.n_done += n_own + n_held;
         // Also one that had no row: it began behind the token that is processed now.
-        request.draft.clear();
+        request.draft = Draft::None;
         if self.n_draft > 0 {
             request.reply.drafted(self.n_draft, n_held);
             if n_held < self.n_draft {
@@ -102,16 +156,35 @@ fn inputs<'a>(active: &[Active], rows: &[StepRows], tokens: &'a [Vec<TokenId>]) 
     rows.iter().zip(tokens).filter_map(input).collect()
 }
 
-/// Has the model process the rows; each request takes its logits.
+/// Has the model process the rows; each request takes its logits. Trees that do not fit are left: their requests have a plain row.
 pub(crate) fn run(
     model: &mut dyn SequenceModel,
     active: &mut [Active],
     rows: &mut [StepRows],
 ) -> Result<(), EngineError> {
+    if rows.iter().any(|row| row.tree.is_some()) {
+        match run_trees(model, active, rows) {
+            Err(error) if error.does_not_fit() => rows.iter_mut().for_each(|row| row.tree = None),
+            ran => return ran,
+        }
+    }
     let tokens: Vec<Vec<TokenId>> = rows.iter().map(|row| row.tokens.clone()).collect();
     let inputs = inputs(active, rows, &tokens);
     model.process_mixed(&inputs, &mut |input, place, logits| {
         let row = &mut rows[input];
         row.take(&mut active[row.at], place, logits);
+    })
+}
+
+/// The rows as trees beside each other, in one execution.
+fn run_trees(model: &mut dyn SequenceModel, active: &mut [Active], rows: &mut [StepRows]) -> Result<(), EngineError> {
+    let of_tree: Vec<Vec<TreeRow>> = rows.iter().map(StepRows::tree_rows).collect();
+    let mut trees = Vec::with_capacity(rows.len());
+    for (row, rows) in rows.iter().zip(&of_tree) {
+        trees.extend(active[row.at].seq.map(|seq| SeqTree { seq, rows }));
+    }
+    model.process_trees(&trees, &mut |input, logits| {
+        let row = &mut rows[input];
+        row.take_rows(&mut active[row.at], logits)
     })
 }

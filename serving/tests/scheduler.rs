@@ -4,13 +4,16 @@ mod fake;
 
 use std::time::Duration;
 
-use dialog::kinds::LookupSettings;
+use dialog::kinds::{LadeSettings, LookupSettings, TreeKind, UpdateMode};
 use dialog::sampler::TokenPenalty;
 use dialog::{Grammar, GrammarKind, RequestSettings, SamplerSettings, StopReason};
 use fake::{Fake, POISON, base};
 use genie_types::TokenId;
 use proptest::prelude::*;
-use serving::{Event, Finished, Parking, Policy, Request, RequestId, Scheduler, ServeError, ServeOptions, Server};
+use serving::{
+    Event, Finished, Parking, Policy, Request, RequestId, Scheduler, ServeError, ServeOptions, Server, StepTime,
+    StepTimes,
+};
 
 const CONTEXT: usize = 96;
 
@@ -62,15 +65,31 @@ fn case() -> impl Strategy<Value = Case> {
         })
 }
 
+fn lade() -> impl Strategy<Value = TreeKind> {
+    let modes = [UpdateMode::AlwaysForwardOne, UpdateMode::ForwardLevel, UpdateMode::ForwardMaxHit];
+    (1_usize..4, 2_usize..5, 0_usize..4, prop::sample::select(modes.to_vec())).prop_map(
+        |(window, ngram, gcap, update_mode)| TreeKind::Lade(LadeSettings { window, ngram, gcap, update_mode }),
+    )
+}
+
 /// Runs until nothing is left; a step takes a unit of time. Returns what became of each request, in their order.
 fn serve(scheduler: &mut Scheduler, cases: &[Case]) -> Vec<Finished> {
-    let mut ids: Vec<Option<RequestId>> = vec![None; cases.len()];
-    let mut done: Vec<Option<Finished>> = vec![None; cases.len()];
-    let mut streamed = vec![String::new(); cases.len()];
+    serve_at(scheduler, cases.iter().map(|case| (case.at, case.request())).collect())
+}
+
+/// The same with requests that are all there at the beginning.
+fn serve_requests(scheduler: &mut Scheduler, requests: Vec<Request>) -> Vec<Finished> {
+    serve_at(scheduler, requests.into_iter().map(|request| (0, request)).collect())
+}
+
+fn serve_at(scheduler: &mut Scheduler, requests: Vec<(u64, Request)>) -> Vec<Finished> {
+    let mut ids: Vec<Option<RequestId>> = vec![None; requests.len()];
+    let mut done: Vec<Option<Finished>> = vec![None; requests.len()];
+    let mut streamed = vec![String::new(); requests.len()];
     for now in 0_u64.. {
         assert!(now < 100_000, "it does not end: {scheduler:?}");
-        for (case, id) in cases.iter().zip(&mut ids).filter(|(case, id)| id.is_none() && case.at <= now) {
-            *id = Some(scheduler.submit(case.request(), now).expect("there is room to wait"));
+        for ((at, request), id) in requests.iter().zip(&mut ids).filter(|((at, _), id)| id.is_none() && *at <= now) {
+            *id = Some(scheduler.submit(request.clone(), now).unwrap_or_else(|e| panic!("the one of {at}: {e}")));
         }
         scheduler.tick(now).expect("it runs");
         for event in scheduler.take_events() {
@@ -106,7 +125,7 @@ fn alone(case: &Case) -> Finished {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Sampled with seeds of their own, with penalties, stop texts and drafts; rows so few that requests are parked.
+    /// Sampled with seeds of their own, with penalties, stop texts and drafts, also trees; rows so few that requests are parked.
     #[test]
     fn replies_are_the_same_alone_and_in_company(
         cases in prop::collection::vec(case(), 1..10),
@@ -115,6 +134,7 @@ proptest! {
         recompute in any::<bool>(),
         together in prop::bool::weighted(0.8),
         turn in prop::option::of(1_usize..9),
+        trees in prop::option::weighted(0.4, lade()),
     ) {
         let options = ServeOptions {
             policy,
@@ -130,6 +150,7 @@ proptest! {
             fake = fake.one_at_a_time();
         }
         let mut scheduler = Scheduler::new(Box::new(fake), base(CONTEXT), options).expect("it opens");
+        scheduler.set_trees(trees).expect("the model takes trees");
         let found = serve(&mut scheduler, &cases);
         for (case, finished) in cases.iter().zip(&found) {
             let want = alone(case);
@@ -141,6 +162,66 @@ proptest! {
         prop_assert!(share || counts.rows.used == 0, "{:?}", counts);
         prop_assert!(found.iter().map(|finished| finished.n_parked).sum::<usize>() == counts.n_parked);
     }
+}
+
+/// Replies that repeat themselves, several at once: guesses hold, so there are fewer steps; the tokens are the same.
+#[test]
+fn trees_are_rows_of_shared_steps() {
+    let cases: Vec<Case> = (0..2)
+        .map(|i| Case {
+            at: u64::from(i),
+            prompt: vec![i, 1, 2],
+            seed: i,
+            max_tokens: 60,
+            lookup: false,
+            stop: false,
+            grammar: false,
+            priority: 0,
+        })
+        .collect();
+    let run = |trees: Option<TreeKind>| {
+        let fake = Fake::new(300, CONTEXT).seeing(1);
+        let n_trees = fake.n_trees.clone();
+        let base = base(CONTEXT).without_end_tokens();
+        let mut scheduler = Scheduler::new(Box::new(fake), base, ServeOptions::default()).expect("it opens");
+        scheduler.set_trees(trees).expect("the model takes trees");
+        let requests = cases.iter().map(|case| {
+            let mut request = case.request();
+            request.settings.sampler = SamplerSettings::argmax();
+            request
+        });
+        let found = serve_requests(&mut scheduler, requests.collect());
+        (found, scheduler.counts().n_steps, n_trees.load(std::sync::atomic::Ordering::Relaxed))
+    };
+    let (plain, n_steps, n_none) = run(None);
+    let settings = LadeSettings { window: 2, ngram: 3, gcap: 2, ..LadeSettings::default() };
+    let (found, n_fewer, n_trees) = run(Some(TreeKind::Lade(settings)));
+    for (with, without) in found.iter().zip(&plain) {
+        assert_eq!(with.reply.tokens, without.reply.tokens);
+        let counts = with.reply.kpis.speculation.as_ref().expect("it drafts");
+        assert!(counts.n_accepted > 20, "{counts:?}");
+    }
+    assert!(n_none == 0 && n_trees > 20 && 3 * n_fewer < 2 * n_steps, "{n_trees} trees, {n_fewer} of {n_steps} steps");
+}
+
+/// A tree is many rows: where steps were measured and wide ones take longer than what holds is worth, there is none.
+#[test]
+fn trees_that_are_not_worth_their_rows_are_left() {
+    let run = |us_of_16: f64| {
+        let fake = Fake::new(300, CONTEXT);
+        let n_trees = fake.n_trees.clone();
+        let step_times = StepTimes::new([(1, 10.0), (4, 10.0), (16, us_of_16)].map(|(n, us)| StepTime::new(n, us)));
+        let options = ServeOptions { step_times, ..ServeOptions::default() };
+        let mut scheduler = Scheduler::new(Box::new(fake), base(CONTEXT), options).expect("it opens");
+        let settings = LadeSettings { window: 4, ngram: 3, gcap: 4, ..LadeSettings::default() };
+        scheduler.set_trees(Some(TreeKind::Lade(settings))).expect("the model takes trees");
+        let mut request = Request { prompt: vec![TokenId(1)], settings: sampled(1), priority: 0 };
+        (request.settings.max_tokens, request.settings.ignore_end_tokens) = (Some(60), true);
+        serve_requests(&mut scheduler, vec![request]);
+        n_trees.load(std::sync::atomic::Ordering::Relaxed)
+    };
+    let (cheap, dear) = (run(10.0), run(1_000.0));
+    assert!(cheap >= 4 && dear < cheap, "{cheap} trees of cheap rows, {dear} of dear ones");
 }
 
 #[test]

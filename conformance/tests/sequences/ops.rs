@@ -1,6 +1,6 @@
 //! Random operations on an engine and on the naive cache, side by side.
 
-use engine::{Engine, EngineError, SeqId, SeqTokens, Snapshot, TokenModel, TreeRow};
+use engine::{Engine, EngineError, SeqId, SeqTokens, SequenceModel, Snapshot, TokenModel, TreeRow};
 use genie_types::{TokenId, Variant};
 use kvmanager::KvError;
 use proptest::prelude::*;

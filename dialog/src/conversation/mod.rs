@@ -32,6 +32,7 @@ mod reply;
 mod reply_text;
 mod request;
 mod request_settings;
+mod request_trees;
 mod saved;
 pub mod second;
 mod stop;

@@ -20,9 +20,10 @@ use super::query_state::QueryState;
 use super::reply::Reply;
 use super::reply_text::{ReplyText, StopRules};
 use super::request_settings::{ReplyPiece, RequestSettings};
+use super::request_trees::Trees;
 use crate::config::{ContextSettings, DialogConfig};
 use crate::kinds::backoff::Backoff;
-use crate::kinds::{Lookup, LookupSettings};
+use crate::kinds::{Lookup, LookupSettings, TreeKind};
 use crate::kpi::Speculation;
 use crate::sampler::{Logprobs, Sampler, SamplerCallback};
 use genie_tokenizer::Tokenizer;
@@ -35,6 +36,8 @@ pub struct RequestBase {
     /// The bytes of the tokens, once a request had a grammar; by the size of the model's vocabulary.
     vocabulary: Arc<Mutex<Option<(usize, Vocabulary)>>>,
     defaults: RequestSettings,
+    /// Requests that do not draft by lookup draft trees.
+    trees: Option<TreeKind>,
     /// Chooses tokens in place of the samplers.
     sampler_callback: Option<SamplerCallback>,
 }
@@ -65,7 +68,7 @@ impl RequestBase {
     /// From parts that are at hand.
     pub fn new(context: ContextSettings, tokenizer: Tokenizer, defaults: RequestSettings) -> Self {
         let (context, tokenizer) = (Arc::new(context), Arc::new(tokenizer));
-        Self { context, tokenizer, vocabulary: Arc::default(), defaults, sampler_callback: None }
+        Self { context, tokenizer, vocabulary: Arc::default(), defaults, trees: None, sampler_callback: None }
     }
 
     /// The same with other defaults.
@@ -92,6 +95,18 @@ impl RequestBase {
     pub fn with_lookup(mut self, lookup: Option<LookupSettings>) -> Self {
         self.defaults.lookup = lookup;
         self
+    }
+
+    /// The same, where requests that do not draft by lookup draft trees, or do not.
+    #[must_use]
+    pub fn with_trees(mut self, trees: Option<TreeKind>) -> Self {
+        self.trees = trees;
+        self
+    }
+
+    /// Where trees of drafts come from.
+    pub fn trees(&self) -> Option<&TreeKind> {
+        self.trees.as_ref()
     }
 
     /// The same where no token ends a reply: to measure replies of a known length.
@@ -154,7 +169,9 @@ impl RequestBase {
         let plan = QueryPlan { keep: 0, input: prompt.clone(), replay: None };
         let mut query = QueryState::new(plan, rules, ReplyText::new(&self.tokenizer), Instant::now());
         query.max_tokens = settings.max_tokens.unwrap_or(usize::MAX);
-        query.kpis.speculation = settings.lookup.map(|_| Speculation::default());
+        let lookup = settings.lookup.map(|lookup| Drafter::Lookup(Box::new(Lookup::new(lookup))));
+        let drafter = lookup.or_else(|| self.trees.as_ref().map(|kind| Drafter::Trees(Trees::of(kind))));
+        query.kpis.speculation = drafter.as_ref().map(|_| Speculation::default());
         let mut sampler = Sampler::new(sampler);
         sampler.set_callback(self.sampler_callback.clone());
         sampler.learn_breakers(&self.tokenizer);
@@ -165,7 +182,7 @@ impl RequestBase {
             logprobs: settings.logprobs.map(|n| (n, VecDeque::new())),
             query,
             grammar,
-            drafter: settings.lookup.map(|lookup| (Drafter::Lookup(Box::new(Lookup::new(lookup))), Backoff::default())),
+            drafter: drafter.map(|drafter| (drafter, Backoff::default())),
             n_prompt: prompt.len(),
             history: prompt,
             stop: None,
@@ -184,9 +201,11 @@ impl RequestBase {
 }
 
 /// Where a request's drafts come from.
-enum Drafter {
+pub(super) enum Drafter {
     /// What followed the last tokens before.
     Lookup(Box<Lookup>),
+    /// Several continuations at once: [`RequestReply::tree`].
+    Trees(Trees),
     /// The scheduler has them made, and asks by [`RequestReply::n_draft_wanted`].
     Scheduler,
 }
@@ -200,10 +219,10 @@ pub struct RequestReply {
     /// How many of the likeliest are wanted, and what was not given out yet, a token each.
     logprobs: Option<(usize, VecDeque<Logprobs>)>,
     /// By count: steps are shared, so their times say nothing of one request's drafts.
-    drafter: Option<(Drafter, Backoff)>,
+    pub(super) drafter: Option<(Drafter, Backoff)>,
     n_prompt: usize,
-    history: Vec<TokenId>,
-    stop: Option<StopReason>,
+    pub(super) history: Vec<TokenId>,
+    pub(super) stop: Option<StopReason>,
 }
 
 impl std::fmt::Debug for RequestReply {
@@ -289,8 +308,11 @@ impl RequestReply {
 
     /// Says what became of a draft.
     pub fn drafted(&mut self, n_drafted: usize, n_accepted: usize) {
-        if let Some((_, backoff)) = &mut self.drafter {
+        if let Some((drafter, backoff)) = &mut self.drafter {
             backoff.saw(n_drafted, n_accepted);
+            if let Drafter::Trees(trees) = drafter {
+                trees.saw(n_drafted, n_accepted);
+            }
         }
         if let Some(counts) = self.query.kpis.speculation.as_mut().filter(|_| n_drafted > 0) {
             counts.n_rounds += 1;

@@ -4,11 +4,11 @@
 //! drafts. Tokens are drawn from the last token's row, then from the offer that holds the token drawn, and so on: the draws
 //! are those of [`Decoding::advance`], so a tree cannot change the reply.
 
-use engine::{EngineError, PlanError, SeqId, TreeRow};
+use engine::{EngineError, SeqId, TreeRow};
 use genie_types::TokenId;
 
 use super::codes::StopReason;
-use super::decoding::{Decoding, Drawn, Verified, is_overflow};
+use super::decoding::{Decoding, Drawn, Verified};
 use super::error::DialogError;
 use crate::sampler::Sampler;
 
@@ -81,13 +81,13 @@ impl DraftTree {
     }
 
     /// Offers of a token right behind one of the rows.
-    fn offers_behind(&self, rows: &[usize], token: TokenId) -> Vec<usize> {
+    pub(super) fn offers_behind(&self, rows: &[usize], token: TokenId) -> Vec<usize> {
         let follows = |row: &TreeRow| row.token == token && row.parent.is_some_and(|parent| rows.contains(&parent));
         (0..self.rows.len()).filter(|&row| self.offered[row] && follows(&self.rows[row])).collect()
     }
 
     /// A row with its ancestors, the first of them first.
-    fn path(&self, row: usize) -> Vec<usize> {
+    pub(super) fn path(&self, row: usize) -> Vec<usize> {
         let mut path: Vec<_> = std::iter::successors(Some(row), |&at| self.rows[at].parent).collect();
         path.reverse();
         path
@@ -167,7 +167,7 @@ impl Decoding<'_> {
             path.clone()
         });
         match ran {
-            Err(e) if does_not_fit(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
+            Err(e) if e.does_not_fit() => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
             Err(EngineError::Stopped { .. }) => {
                 let stop: StopReason = self.aborted();
                 return Ok(Verified { n_accepted: 0, stop: Some(stop) });
@@ -195,13 +195,8 @@ impl Decoding<'_> {
         });
         match ran {
             Ok(_) => Ok(true),
-            Err(e) if does_not_fit(&e) || matches!(e, EngineError::Stopped { .. }) => Ok(false),
+            Err(e) if e.does_not_fit() || matches!(e, EngineError::Stopped { .. }) => Ok(false),
             Err(e) => Err(e.into()),
         }
     }
-}
-
-/// Whether the model has no place for that many rows at once, where one row may fit.
-fn does_not_fit(e: &EngineError) -> bool {
-    is_overflow(e) || matches!(e, EngineError::DraftTooLong { .. } | EngineError::Plan(PlanError::Shared))
 }

@@ -15,13 +15,14 @@
 //! *Source*: libGenie 1.21, docs/speculation.md; the method is that of Fu et al., "Break the sequential dependency of LLM
 //! inference using lookahead decoding" (2024).
 
+mod lookahead;
 mod pool;
 mod random;
+mod served;
 mod window;
 
 use std::time::Instant;
 
-use engine::TreeRow;
 use genie_types::TokenId;
 
 use super::time_budget::TimeBudget;
@@ -30,14 +31,13 @@ use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
-use crate::conversation::trees::DraftTree;
 use crate::kpi::Speculation;
 use crate::sampler::{SamplerRules, most_likely};
 
+pub(crate) use served::LadeTrees;
 pub use window::UpdateMode;
 
-use pool::Pool;
-use window::Window;
+use lookahead::Lookahead;
 
 /// How far and how broadly `lade` looks ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,28 +81,18 @@ impl LadeSettings {
 /// Genie's `lade` dialog.
 #[derive(Debug)]
 pub struct Lade {
-    settings: LadeSettings,
-    window: Window,
-    pool: Pool,
+    ahead: Lookahead,
     /// The query's window stands.
     is_set: bool,
-    /// Tokens of the reply so far, for columns that become free.
-    generated: Vec<TokenId>,
-    /// Tokens of the dialog whose n-grams are in the pool.
-    pooled: Vec<TokenId>,
     budget: TimeBudget,
 }
-
-/// Rows of a tree that belong to the window's last level, by column.
-type LastLevel = Vec<usize>;
 
 impl Lade {
     /// A dialog kind with these settings; fewer than 1 column or n-grams of less than 2 tokens are raised to that.
     pub fn new(settings: LadeSettings) -> Self {
-        let settings = LadeSettings { window: settings.window.max(1), ngram: settings.ngram.max(2), ..settings };
-        let (window, pool) = (Window::new(settings.window, settings.ngram - 1), Pool::new(settings.gcap));
-        let budget = TimeBudget::of_rows(settings.n_rows()).learning();
-        Self { settings, window, pool, is_set: false, generated: Vec::new(), pooled: Vec::new(), budget }
+        let ahead = Lookahead::new(settings);
+        let budget = TimeBudget::of_rows(ahead.settings().n_rows()).learning();
+        Self { ahead, is_set: false, budget }
     }
 
     /// The same without a back-off: it looks ahead with every step, whatever that costs.
@@ -111,70 +101,28 @@ impl Lade {
         Self { budget: self.budget.free(), ..self }
     }
 
-    /// The n-grams that are new in the dialog.
-    fn pool_text(&mut self, history: &[TokenId]) {
-        let n = self.settings.ngram;
-        let same = self.pooled.iter().zip(history).take_while(|(a, b)| a == b).count();
-        self.pooled.truncate(same);
-        self.pooled.extend_from_slice(&history[same..]);
-        for ngram in self.pooled[(same + 1).saturating_sub(n)..].windows(n) {
-            self.pool.add(ngram[0], ngram[1..].to_vec());
-        }
-    }
-
-    /// The window as rows behind the newest token, and for each level the rows of its columns.
-    fn rows(&self, last: TokenId) -> (DraftTree, Vec<Vec<usize>>) {
-        let mut tree = DraftTree::new(last);
-        let mut levels: Vec<Vec<usize>> = Vec::new();
-        for (j, tokens) in self.window.levels().iter().enumerate() {
-            let mut rows = Vec::with_capacity(tokens.len());
-            for (i, &token) in tokens.iter().enumerate() {
-                let row = match j {
-                    0 if i == 0 => 0,
-                    0 => tree.probe(TreeRow::new(token, Some(rows[i - 1])).without_logits()),
-                    _ => tree.probe(TreeRow::new(token, Some(levels[j - 1][i])).without_logits()),
-                };
-                rows.push(row);
-            }
-            levels.push(rows);
-        }
-        (tree, levels)
-    }
-
     /// Fills the levels behind the first, one after the other, from what the model makes of those before.
     fn set_up(&mut self, decoding: &mut Decoding<'_>, last: TokenId) -> Result<(), DialogError> {
         let history = decoding.history();
         let n_vocab = decoding.model().vocab_size();
-        self.window.begin(&history[..history.len().saturating_sub(1)], n_vocab);
-        self.generated.clear();
-        self.generated.push(last);
-        for level in 0..self.settings.ngram - 2 {
-            let (tree, levels) = self.rows(last);
+        self.ahead.begin(&history, n_vocab);
+        let n_levels = self.ahead.n_levels();
+        for level in 0..n_levels - 1 {
+            let (tree, levels) = self.ahead.rows(last, n_levels);
             let tree = tree.with_logits_of(&levels[level]);
             let mut next = Vec::new();
             let ran = decoding.try_tree(&tree, &mut |logits| {
                 next = levels[level].iter().map(|&row| most_likely(logits[row])).collect()
             })?;
             if ran {
-                self.window.set_level(level + 1, next);
+                self.ahead.set_level(level + 1, next);
             }
         }
-        if self.settings.ngram > 2 {
-            self.window.set_first(last);
+        if n_levels > 1 {
+            self.ahead.set_first(last);
         }
         self.is_set = true;
         Ok(())
-    }
-
-    /// The window with the guesses for the newest token.
-    fn tree(&self, last: TokenId) -> (DraftTree, LastLevel) {
-        let (tree, mut levels) = self.rows(last);
-        let last_level = levels.pop().unwrap_or_default();
-        let mut tree = tree.with_logits_of(&last_level);
-        for guess in self.pool.guesses(last) {
-            guess.iter().fold(0, |parent, &token| tree.offer(parent, token));
-        }
-        (tree, last_level)
     }
 }
 
@@ -184,7 +132,7 @@ impl DialogKind for Lade {
     }
 
     fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
-        let n_rows = self.settings.n_rows();
+        let n_rows = self.ahead.settings().n_rows();
         match models.main.widest_step().filter(|widest| n_rows > *widest) {
             None => Ok(()),
             Some(widest) => Err(DialogError::Kind {
@@ -204,7 +152,7 @@ impl DialogKind for Lade {
     fn forget(&mut self) {
         let mut budget = self.budget.clone();
         budget.forget_gains();
-        *self = Self { budget, ..Self::new(self.settings) };
+        *self = Self { budget, ..Self::new(self.ahead.settings()) };
     }
 
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
@@ -225,14 +173,15 @@ impl DialogKind for Lade {
         }
         let began = Instant::now();
         if !draws {
-            self.pool_text(&decoding.history());
+            self.ahead.pool_text(&decoding.history());
         }
-        let (tree, last_level) = self.tree(last);
+        let (tree, last_level) = self.ahead.tree(last, self.ahead.n_levels());
         // libGenie draws the window's tokens too, between the reply's first and second.
-        let (mut outputs, n_before) = (Vec::new(), self.generated.len());
-        let generated = &mut self.generated;
+        let (mut outputs, mut n_drawn) = (Vec::new(), 0_usize);
+        let ahead = &mut self.ahead;
         let verified = decoding.verify_tree(&tree, &mut |draw| {
-            generated.push(draw.token);
+            ahead.drew(draw.token);
+            n_drawn += 1;
             if draw.n_before == 0 {
                 for &row in &last_level {
                     let logits = draw.logits[row];
@@ -248,11 +197,7 @@ impl DialogKind for Lade {
             return Ok(verified.stop);
         }
         self.budget.round(began.elapsed(), tree.n_rows() - 1, verified.n_accepted);
-        for (column, ngram) in self.window.ngrams(&outputs).enumerate() {
-            self.pool.add(self.window.levels()[0][column], ngram);
-        }
-        let n_hits = (self.generated.len() - n_before).saturating_sub(1);
-        self.window.advance(outputs, self.settings.update_mode, n_hits, &self.generated);
+        self.ahead.advance(outputs, n_drawn.saturating_sub(1));
         Ok(verified.stop)
     }
 }

@@ -14,12 +14,14 @@
 //! acceleration in large language models" (2024).
 
 mod branches;
+mod forecasts;
 mod prefix;
+mod served;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use engine::{TokenModel, TreeRow};
+use engine::TokenModel;
 use genie_types::TokenId;
 use session_store::ForecastPrefix;
 
@@ -29,12 +31,13 @@ use crate::config::DialogConfig;
 use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
-use crate::conversation::trees::DraftTree;
 use crate::kpi::Speculation;
 use crate::sampler::SamplerRules;
 
 pub use branches::{BranchMode, Branches};
+pub(crate) use served::SsdTrees;
 
+use forecasts::Forecasts;
 use prefix::{NAME, Prefix};
 
 /// The settings of an `ssd-q1` dialog.
@@ -65,6 +68,37 @@ impl SsdSettings {
             n_prefix: Some(block.forecast_prefix),
         }
     }
+
+    /// Rows of a whole tree with its forecasts.
+    pub fn n_rows(&self) -> usize {
+        self.branches.n_nodes().saturating_mul(1 + self.branches.n_levels())
+    }
+
+    /// The prefix, read and compared with the model's cache.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`] for settings that [`Ssd::new`] refuses, and a prefix of another size; it cannot be read.
+    pub fn read_prefix(&self, model: &mut dyn TokenModel) -> Result<ForecastPrefix, DialogError> {
+        self.check()?;
+        Prefix::new(self.prefix.clone(), self.n_prefix).load(model)
+    }
+
+    fn check(&self) -> Result<(), DialogError> {
+        let refuse =
+            |expected: String, found: &str| Err(DialogError::Kind { kind: NAME, expected, found: found.to_owned() });
+        let n_levels = self.branches.n_levels();
+        if n_levels == 0 || self.branches.counts().contains(&0) {
+            return refuse("at least one number in `branches`, each of at least 1".into(), "another list");
+        }
+        if n_levels > self.n_forecast {
+            let expected = format!("at most {} numbers in `branches`, the `forecast-token-count`", self.n_forecast);
+            return refuse(expected, &n_levels.to_string());
+        }
+        if self.n_prefix == Some(0) {
+            return refuse("a `forecast-prefix` of at least 1 row".into(), "0");
+        }
+        Ok(())
+    }
 }
 
 /// Genie's `ssd-q1` dialog.
@@ -72,8 +106,7 @@ impl SsdSettings {
 pub struct Ssd {
     settings: SsdSettings,
     prefix: Prefix,
-    /// What may follow the newest token, best first, by level; and where the dialog stood then.
-    forecast: Option<(usize, Vec<Vec<TokenId>>)>,
+    forecasts: Forecasts,
     /// The step before offered nothing.
     only_forecast: bool,
     budget: TimeBudget,
@@ -85,22 +118,11 @@ impl Ssd {
     /// # Errors
     /// [`DialogError::Kind`]: no branches, more levels than forecast tokens, no prefix.
     pub fn new(settings: SsdSettings) -> Result<Self, DialogError> {
-        let refuse =
-            |expected: String, found: &str| Err(DialogError::Kind { kind: NAME, expected, found: found.to_owned() });
-        let n_levels = settings.branches.n_levels();
-        if n_levels == 0 || settings.branches.counts().contains(&0) {
-            return refuse("at least one number in `branches`, each of at least 1".into(), "another list");
-        }
-        if n_levels > settings.n_forecast {
-            let expected = format!("at most {} numbers in `branches`, the `forecast-token-count`", settings.n_forecast);
-            return refuse(expected, &n_levels.to_string());
-        }
-        if settings.n_prefix == Some(0) {
-            return refuse("a `forecast-prefix` of at least 1 row".into(), "0");
-        }
+        settings.check()?;
         let prefix = Prefix::new(settings.prefix.clone(), settings.n_prefix);
-        let budget = TimeBudget::of_rows(n_rows(&settings));
-        Ok(Self { settings, prefix, forecast: None, only_forecast: false, budget })
+        let budget = TimeBudget::of_rows(settings.n_rows());
+        let forecasts = Forecasts::new(settings.branches.clone(), settings.first_forecast);
+        Ok(Self { settings, prefix, forecasts, only_forecast: false, budget })
     }
 
     /// The same without a back-off: it forecasts with every step, whatever that costs.
@@ -108,31 +130,6 @@ impl Ssd {
     pub fn always(self) -> Self {
         Self { budget: self.budget.free(), ..self }
     }
-
-    /// The tree behind a token, and for each of its nodes the forecast rows.
-    fn tree(&self, last: TokenId, n_past: usize) -> (DraftTree, Vec<(usize, Vec<usize>)>) {
-        let mut tree = DraftTree::new(last);
-        if let Some((_, candidates)) = self.forecast.as_ref().filter(|(at, _)| *at == n_past) {
-            self.settings.branches.grow(&mut tree, candidates);
-        }
-        let first = self.settings.first_forecast.0;
-        let forecasts = (0..tree.n_rows()).map(|node| {
-            let mut behind = node;
-            let rows = (0..self.settings.branches.n_levels() as u32).map(|i| {
-                behind = tree.probe(TreeRow::new(TokenId(first + i), Some(behind)).seeing(ForecastPrefix::SEQ));
-                behind
-            });
-            (node, rows.collect())
-        });
-        let forecasts = forecasts.collect();
-        // libGenie does not count a reply's first step, which has forecasts only.
-        (if tree.n_offers() == 0 { tree.uncounted() } else { tree }, forecasts)
-    }
-}
-
-/// Rows of a whole tree with its forecasts.
-fn n_rows(settings: &SsdSettings) -> usize {
-    settings.branches.n_nodes().saturating_mul(1 + settings.branches.n_levels())
 }
 
 impl DialogKind for Ssd {
@@ -141,7 +138,7 @@ impl DialogKind for Ssd {
     }
 
     fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
-        let n_rows = n_rows(&self.settings);
+        let n_rows = self.settings.n_rows();
         match models.main.widest_step().filter(|widest| n_rows > *widest) {
             None => Ok(()),
             Some(widest) => Err(DialogError::Kind {
@@ -166,25 +163,23 @@ impl DialogKind for Ssd {
 
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {
         if !decoding.has_started() {
-            self.forecast = None;
+            self.forecasts.forget();
         }
         let last = decoding.last().filter(|_| decoding.has_started());
         let Some(last) = last else { return decoding.advance() };
         let began = Instant::now();
         // A step that only forecasts is worth nothing without the one behind it.
-        let is_paid = self.only_forecast && self.forecast.is_some();
+        let is_paid = self.only_forecast && self.forecasts.is_known();
         if decoding.rules() != SamplerRules::Genie && !is_paid && !self.budget.may_draft() {
-            self.forecast = None;
+            self.forecasts.forget();
             return self.budget.plain_step(began, decoding);
         }
         // A stored prompt prefix may have replaced the whole cache.
         self.prefix.put_into(decoding.model())?;
-        let (tree, forecasts) = self.tree(last, decoding.model().n_past());
-        let (branches, n_vocab) = (&self.settings.branches, self.settings.first_forecast.0 as usize);
+        let (tree, rows) = self.forecasts.tree(last, decoding.model().n_past());
         let (mut candidates, rules) = (None, decoding.rules());
         let verified = decoding.verify_tree(&tree, &mut |draw| {
-            let rows = forecasts.iter().find(|(node, _)| *node == draw.row).map_or(&[][..], |(_, rows)| rows);
-            candidates = Some(branches.candidates(rows.iter().map(|&row| draw.logits[row]), n_vocab, rules));
+            candidates = Some(self.forecasts.candidates(&rows, draw.row, draw.logits, rules));
             Ok(())
         })?;
         self.only_forecast = tree.n_offers() == 0;
@@ -194,12 +189,12 @@ impl DialogKind for Ssd {
             (Some(_), true) => self.budget.spent_beside_token(began.elapsed()),
             (Some(_), false) => self.budget.round(began.elapsed(), tree.n_rows() - 1, verified.n_accepted),
         }
-        self.forecast = candidates.map(|candidates| (decoding.model().n_past(), candidates));
+        self.forecasts.set(decoding.model().n_past(), candidates);
         Ok(verified.stop)
     }
 
     fn forget(&mut self) {
         self.budget.forget_gains();
-        self.forecast = None;
+        self.forecasts.forget();
     }
 }

@@ -9,8 +9,8 @@ use session_store::{CacheSchema, Snapshot};
 use super::batch::Pending;
 use super::runner::{PairRunner, no_sequence};
 use crate::{
-    ChoosePath, EngineError, Executor, RowBudget, SeqRows, SeqTokens, SequenceModel, StepLog, StopFlag, TokenModel,
-    Transcript, TreeRow,
+    ChoosePaths, EngineError, Executor, RowBudget, SeqRows, SeqTokens, SeqTree, SequenceModel, StepLog, StopFlag,
+    TokenModel, Transcript,
 };
 
 /// Sequences that a scheduler may have at once: each has rows of its own, for the whole context.
@@ -197,7 +197,7 @@ impl<X: Executor> SequenceModel for PairRunner<X> {
         Ok(n_kept)
     }
 
-    fn process_tree(&mut self, _seq: SeqId, _rows: &[TreeRow], _choose: ChoosePath<'_>) -> Result<usize, EngineError> {
+    fn process_trees(&mut self, _trees: &[SeqTree<'_>], _choose: ChoosePaths<'_>) -> Result<(), EngineError> {
         Err(unsupported("drafts that are trees"))
     }
 

@@ -385,7 +385,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Lets the columns attend as those of a tree from now on: each sees its ancestors instead of all columns before it.
+    /// Lets the columns attend as those of a tree from now on: each sees its ancestors instead of all columns before it. Trees of
+    /// several sequences may be beside each other.
     ///
     /// # Errors
     /// [`KvError::StepMismatch`] for a tree of other columns; [`KvError::Committed`] after a commit. The step goes on.
@@ -393,12 +394,16 @@ impl Step<'_> {
         self.before_commits()?;
         let columns = &self.cache.step.columns;
         same("columns of the tree", columns.len(), tree.len())?;
-        if let Some(&Column { seq, pos }) = columns.first() {
-            let other = tree.columns(seq, pos).iter().zip(columns).find(|(expected, found)| expected != *found);
-            if let Some((expected, found)) = other {
-                same("position of a column of the tree", expected.pos, found.pos)?;
-                same("sequence of a column of the tree", usize::from(seq.0), usize::from(found.seq.0))?;
-            }
+        for (i, column) in columns.iter().enumerate() {
+            let (seq, pos) = match tree.parent(i) {
+                Some(parent) => (columns[parent].seq, columns[parent].pos + 1),
+                // Where the sequence goes on, as its first column does.
+                None => {
+                    columns.iter().find(|first| first.seq == column.seq).map_or((column.seq, 0), |c| (c.seq, c.pos))
+                }
+            };
+            same("position of a column of the tree", pos, column.pos)?;
+            same("sequence of a column of the tree", usize::from(seq.0), usize::from(column.seq.0))?;
         }
         self.cache.step.tree = tree.clone();
         self.cache.step.whole_past = false;

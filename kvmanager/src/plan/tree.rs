@@ -4,6 +4,8 @@
 //! without a parent stand where the sequence goes on. Columns at the same position are alternatives: at most one of them
 //! is kept. A column may also see all rows of one more sequence, whatever their positions: a prefix beside the dialog.
 //!
+//! Several sequences can have trees in one step, each with roots of its own: [`Tree::columns_by`].
+//!
 //! *Invariant*: a parent comes before its children.
 
 use super::columns::{Column, Columns};
@@ -71,7 +73,16 @@ impl Tree {
 
     /// The columns of a sequence that goes on at `n_past`.
     pub fn columns(&self, seq: SeqId, n_past: usize) -> Columns {
-        self.depths.iter().map(|depth| Column { seq, pos: n_past + depth }).collect()
+        self.columns_by(|_| (seq, n_past))
+    }
+
+    /// The columns where trees of several sequences are beside each other. `start`: the sequence of a column, and where it goes on.
+    pub fn columns_by(&self, start: impl Fn(usize) -> (SeqId, usize)) -> Columns {
+        let columns = self.depths.iter().enumerate().map(|(column, depth)| {
+            let (seq, n_past) = start(column);
+            Column { seq, pos: n_past + depth }
+        });
+        columns.collect()
     }
 
     /// A column's ancestors, its parent first.
@@ -97,7 +108,8 @@ impl Tree {
         self.columns.get(column).and_then(|column| column.also)
     }
 
-    fn parent(&self, column: usize) -> Option<usize> {
+    /// The column before it on its path.
+    pub(crate) fn parent(&self, column: usize) -> Option<usize> {
         self.columns.get(column).and_then(|column| column.parent)
     }
 }
@@ -125,6 +137,14 @@ mod tests {
         {
             assert_eq!(t.is_path(columns), expected, "{columns:?}");
         }
+    }
+
+    #[test]
+    fn trees_of_several_sequences_lie_beside_each_other() {
+        let t = tree(&[None, Some(0), Some(0), None, Some(3)]).unwrap();
+        let starts = |column| if column < 3 { (SeqId(2), 5) } else { (SeqId(0), 9) };
+        let positions: Vec<_> = t.columns_by(starts).iter().map(|c| (c.seq.0, c.pos)).collect();
+        assert_eq!(positions, [(2, 5), (2, 6), (2, 6), (0, 9), (0, 10)]);
     }
 
     #[test]

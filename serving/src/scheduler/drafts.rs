@@ -6,6 +6,7 @@ use kvmanager::plan::serve::Phase;
 
 use super::Scheduler;
 use crate::ServeError;
+use crate::draft::Draft;
 use crate::draft_model::{DraftModel, Wish};
 
 impl Scheduler {
@@ -28,15 +29,16 @@ impl Scheduler {
     pub(super) fn make_drafts(&mut self) {
         let (limit, widest) = (self.limit(), self.times.widest());
         for request in self.active.iter_mut().filter(|request| request.phase == Phase::Decode) {
-            if request.draft.is_empty() {
+            if request.draft.is_none() {
                 let most = limit.saturating_sub(request.n_done + 1).min(widest - 1);
-                request.draft = request.reply.draft(most);
+                request.draft = Draft::of(request.reply.draft(most));
             }
         }
+        self.make_trees();
         let Some(draft_model) = &mut self.draft_model else { return };
         let mut asking = Vec::new();
         for (at, request) in self.active.iter_mut().enumerate() {
-            if request.phase == Phase::Decode && request.draft.is_empty() {
+            if request.phase == Phase::Decode && request.draft.is_none() {
                 let most = limit.saturating_sub(request.n_done + 1).min(widest - 1);
                 asking.push((at, request.reply.n_draft_wanted(most)));
             }
@@ -50,7 +52,7 @@ impl Scheduler {
         let running: Vec<_> = asking.iter().map(|(at, _)| *at).filter(|at| self.active[*at].runs()).collect();
         for (at, draft) in running.into_iter().zip(drafts) {
             let request = &mut self.active[at];
-            request.draft = request.reply.fitting_draft(draft);
+            request.draft = Draft::of(request.reply.fitting_draft(draft));
         }
     }
 }

@@ -7,6 +7,7 @@ use engine::EngineError;
 use kvmanager::plan::serve::{Phase, TickRows};
 
 use super::{Scheduler, sequences};
+use crate::draft::Draft;
 use crate::step::{self, Failed, StepRows};
 use crate::{Event, RequestId, ServeError};
 
@@ -60,7 +61,7 @@ impl Scheduler {
         let wanted = |planned: &TickRows| {
             let at = self.active.iter().position(|request| request.id.0 == planned.id && request.runs())?;
             let request = &self.active[at];
-            let most = if planned.prefill { request.n_todo() } else { request.n_todo() + request.draft.len() };
+            let most = if planned.prefill { request.n_todo() } else { request.n_todo() + request.draft.n_rows() };
             // What was restored or shared meanwhile need not be processed.
             let n = planned.n.min(most);
             let rows = || (TickRows { n, ..*planned }, StepRows::of(request, at, n, self.options.prefill_only));
@@ -91,7 +92,7 @@ impl Scheduler {
     ) -> Result<(), ServeError> {
         for rows in ran {
             let Some(at) = self.active.iter().position(|request| request.id.0 == rows.id) else { continue };
-            self.active[at].draft.clear();
+            self.active[at].draft = Draft::None;
             let n = rows.n.min(self.active[at].n_todo());
             if n == 0 || self.active[at].reply.stop().is_some() {
                 continue;
@@ -167,7 +168,7 @@ impl Scheduler {
             }
             let request = &mut self.active[at];
             request.n_done = n_done;
-            request.draft.clear();
+            request.draft = Draft::None;
             request.settle();
         }
         let Some(model) = self.model.sequences() else { return };

@@ -10,6 +10,7 @@ use kvmanager::plan::serve::Phase;
 
 use super::{Scheduler, sequences};
 use crate::active::Active;
+use crate::draft::Draft;
 use crate::{Event, Parking, prefix};
 
 impl Scheduler {
@@ -184,7 +185,7 @@ impl Scheduler {
         request.phase = Phase::Parked;
         request.n_parked += 1;
         request.n_done = 0;
-        request.draft.clear();
+        request.draft = Draft::None;
         self.n_parked += 1;
         self.events.push(Event::Parked { id: request.id });
     }

@@ -36,7 +36,7 @@ impl Scheduler {
         }
         let rows = tick.rows.iter().filter_map(|rows| {
             let request = self.active.iter().find(|request| request.id.0 == rows.id)?;
-            let n = rows.n.min(request.n_todo() + request.draft.len());
+            let n = rows.n.min(request.n_todo() + request.draft.n_rows());
             let (seq, from) = (request.seq?, request.n_done);
             Some(RowsOfStep { seq, request: request.id, prefill: rows.prefill, from, n })
         });

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use dialog::config::ContextSettings;
 use dialog::{RequestBase, RequestSettings, SamplerSettings, Tokenizer};
 use engine::{
-    EngineError, LogitsRequest, Overflow, RowBudget, SeqId, SeqRows, SeqTokens, SequenceModel, Snapshot, StepLog,
-    StopFlag, TokenModel, Transcript, TreeRow,
+    EngineError, LogitsRequest, Overflow, RowBudget, SeqId, SeqRows, SeqTokens, SeqTree, SequenceModel, Snapshot,
+    StepLog, StopFlag, TokenModel, Transcript,
 };
 use genie_types::TokenId;
 use session_store::{SavedSequence, SavedToken};
@@ -22,6 +22,8 @@ pub const VOCAB: usize = 24;
 pub const POISON: TokenId = TokenId(22);
 /// Ends a reply.
 pub const EOS: TokenId = TokenId(23);
+/// Rows of its steps.
+pub const WIDTHS: [usize; 3] = [1, 4, 16];
 
 pub struct Fake {
     seqs: Vec<Transcript>,
@@ -34,6 +36,10 @@ pub struct Fake {
     /// Every `n` steps one fails although nothing is wrong with it, and all sequences are lost.
     lose_every: Option<usize>,
     n_steps: usize,
+    /// Trees with branches that ran.
+    pub n_trees: Arc<AtomicUsize>,
+    /// Only so many tokens at the end count.
+    sees: usize,
     /// What its ids stand for in [`VOCAB`], where they are others.
     ids: Option<Vec<u32>>,
     /// While it is set no step runs.
@@ -55,6 +61,8 @@ impl Fake {
             together: true,
             lose_every: None,
             n_steps: 0,
+            n_trees: Arc::default(),
+            sees: usize::MAX,
             ids: None,
             stop: StopFlag::default(),
             n_asked: Arc::default(),
@@ -70,6 +78,12 @@ impl Fake {
 
     pub fn losing_all_every(mut self, n: usize) -> Self {
         self.lose_every = Some(n);
+        self
+    }
+
+    /// The logits are those of the last `n` tokens: replies repeat themselves.
+    pub fn seeing(mut self, n: usize) -> Self {
+        self.sees = n;
         self
     }
 
@@ -95,6 +109,30 @@ impl Fake {
         }
     }
 
+    fn begin_step(&mut self, n_inputs: usize) -> Result<(), EngineError> {
+        self.n_asked.fetch_add(1, Ordering::Relaxed);
+        if self.stop.is_set() {
+            return Err(EngineError::Stopped { n_processed: 0, n_new: n_inputs });
+        }
+        self.n_steps += 1;
+        if self.lose_every.is_some_and(|n| self.n_steps.is_multiple_of(n)) {
+            self.reset()?;
+            return Err(EngineError::Unsupported { what: "this step".into(), hint: "" });
+        }
+        Ok(())
+    }
+
+    fn check_rows(&self, n: usize, mut tokens: impl Iterator<Item = TokenId>) -> Result<(), EngineError> {
+        if tokens.any(|token| TokenId(self.usual(token.0)) == POISON) {
+            return Err(EngineError::Unsupported { what: "poison".into(), hint: "" });
+        }
+        let (used, most) = (self.distinct(), if self.together { self.capacity } else { self.context });
+        if used + n > most {
+            return Err(Overflow::ContextExceeded { n_past: used, n_new: n, limit: most }.into());
+        }
+        Ok(())
+    }
+
     fn append(&mut self, seq: SeqId, token: TokenId) {
         let transcript = &mut self.seqs[usize::from(seq.0)];
         let pos = transcript.len();
@@ -104,8 +142,14 @@ impl Fake {
     }
 
     fn compute(&mut self, seq: SeqId) {
-        let tokens = self.seqs[usize::from(seq.0)].tokens().iter().map(|token| self.usual(token.0));
-        let seed = tokens.fold(7_u64, |h, id| mix(h ^ (u64::from(id) + 1)));
+        self.compute_behind(seq, &[]);
+    }
+
+    /// The logits behind tokens that the sequence does not have.
+    fn compute_behind(&mut self, seq: SeqId, more: &[TokenId]) {
+        let tokens = self.seqs[usize::from(seq.0)].tokens().iter().chain(more).map(|token| self.usual(token.0));
+        let n_hidden = tokens.clone().count().saturating_sub(self.sees);
+        let seed = tokens.skip(n_hidden).fold(7_u64, |h, id| mix(h ^ (u64::from(id) + 1)));
         for v in 0..self.logits.len() {
             let id = self.usual(v as u32);
             let logit = (mix(seed ^ (u64::from(id) << 32)) % 1_000) as f32 / 250.0;
@@ -195,23 +239,9 @@ impl SequenceModel for Fake {
         each: &mut dyn FnMut(usize, usize, &[f32]),
     ) -> Result<(), EngineError> {
         assert!(self.together || inputs.iter().all(|input| input.seq == SeqId(0)), "one sequence at a time");
-        self.n_asked.fetch_add(1, Ordering::Relaxed);
-        if self.stop.is_set() {
-            return Err(EngineError::Stopped { n_processed: 0, n_new: inputs.len() });
-        }
-        self.n_steps += 1;
-        if self.lose_every.is_some_and(|n| self.n_steps.is_multiple_of(n)) {
-            self.reset()?;
-            return Err(EngineError::Unsupported { what: "this step".into(), hint: "" });
-        }
+        self.begin_step(inputs.len())?;
         let n: usize = inputs.iter().map(|input| input.tokens.len()).sum();
-        if inputs.iter().flat_map(|input| input.tokens).any(|token| TokenId(self.usual(token.0)) == POISON) {
-            return Err(EngineError::Unsupported { what: "poison".into(), hint: "" });
-        }
-        let (used, most) = (self.distinct(), if self.together { self.capacity } else { self.context });
-        if used + n > most {
-            return Err(Overflow::ContextExceeded { n_past: used, n_new: n, limit: most }.into());
-        }
+        self.check_rows(n, inputs.iter().flat_map(|input| input.tokens).copied())?;
         for (i, input) in inputs.iter().enumerate() {
             assert!(self.seqs[usize::from(input.seq.0)].len() + input.tokens.len() <= self.context);
             for (place, token) in input.tokens.iter().enumerate() {
@@ -245,7 +275,7 @@ impl SequenceModel for Fake {
         of(true).difference(&of(false)).count()
     }
     fn widths(&self) -> Vec<usize> {
-        vec![1, 4, 16]
+        WIDTHS.to_vec()
     }
     fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
         let token = |(token, position)| SavedToken { token, position, generated: false };
@@ -269,8 +299,35 @@ impl SequenceModel for Fake {
     ) -> Result<usize, EngineError> {
         Err(EngineError::Unsupported { what: "drafts of one sequence".into(), hint: "" })
     }
-    fn process_tree(&mut self, _: SeqId, _: &[TreeRow], _: engine::ChoosePath<'_>) -> Result<usize, EngineError> {
-        Err(EngineError::Unsupported { what: "trees".into(), hint: "" })
+    fn process_trees(&mut self, trees: &[SeqTree<'_>], choose: engine::ChoosePaths<'_>) -> Result<(), EngineError> {
+        let n: usize = trees.iter().map(|tree| tree.rows.len()).sum();
+        if n > WIDTHS[2] {
+            return Err(EngineError::DraftTooLong { expected: WIDTHS[2], found: n });
+        }
+        self.begin_step(trees.len())?;
+        let branches = |tree: &&SeqTree<'_>| (0..tree.rows.len()).any(|at| tree.rows[at].parent != at.checked_sub(1));
+        let n_trees = trees.iter().filter(branches).count();
+        self.n_trees.fetch_add(n_trees, Ordering::Relaxed);
+        let tokens = trees.iter().flat_map(|tree| tree.rows).map(|row| row.token);
+        self.check_rows(n, tokens)?;
+        for (at, SeqTree { seq, rows }) in trees.iter().enumerate() {
+            let path = |row: usize| {
+                let mut path: Vec<_> = std::iter::successors(Some(row), |&at| rows[at].parent).collect();
+                path.reverse();
+                path
+            };
+            let mut logits = vec![Vec::new(); rows.len()];
+            for row in (0..rows.len()).filter(|&row| rows[row].logits) {
+                let tokens: Vec<_> = path(row).iter().map(|&row| rows[row].token).collect();
+                self.compute_behind(*seq, &tokens);
+                logits[row].clone_from(&self.logits);
+            }
+            let kept = choose(at, &logits.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            assert!(kept.last().is_none_or(|&last| path(last) == kept), "{kept:?} is no path");
+            kept.iter().for_each(|&row| self.append(*seq, rows[row].token));
+            assert!(self.seqs[usize::from(seq.0)].len() <= self.context);
+        }
+        Ok(())
     }
     fn share(&mut self, src: SeqId, dst: SeqId, range: Range<usize>) -> Result<(), EngineError> {
         assert!(self.seqs[usize::from(dst.0)].is_empty(), "sequence {} is in use", dst.0);

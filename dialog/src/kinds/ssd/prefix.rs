@@ -48,7 +48,8 @@ impl Prefix {
         Ok(model.restore_snapshot(&prefix.before(snapshot))?)
     }
 
-    fn load(&self, model: &mut dyn TokenModel) -> Result<ForecastPrefix, DialogError> {
+    /// Read from the folder.
+    pub(super) fn load(&self, model: &mut dyn TokenModel) -> Result<ForecastPrefix, DialogError> {
         let prefix = ForecastPrefix::read(&self.dir, &model.cache_schema()?.tensors)?;
         let found = prefix.n_rows();
         let dir = self.dir.display();

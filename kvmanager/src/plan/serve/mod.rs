@@ -51,6 +51,8 @@ pub struct ServeRequest {
     pub todo: usize,
     /// Drafted tokens that it would have verified together with its last one.
     pub draft: usize,
+    /// All of them or none: a tree.
+    pub draft_is_whole: bool,
     /// Rows that only this request has.
     pub own_rows: usize,
     /// Rows set aside for it beyond those it has: what is left of its prompt, and for its reply.

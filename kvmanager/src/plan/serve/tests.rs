@@ -12,6 +12,7 @@ struct Client {
     reply: usize,
     priority: i32,
     draft: usize,
+    draft_is_whole: bool,
     phase: Phase,
     /// Rows it has.
     rows: usize,
@@ -62,6 +63,7 @@ impl World {
                     priority: c.priority,
                     todo,
                     draft: c.draft.min(c.reply - c.given),
+                    draft_is_whole: c.draft_is_whole,
                     own_rows: c.rows,
                     rows_ahead: (todo + left).min(self.rows),
                     started: c.started,
@@ -143,6 +145,9 @@ impl World {
         for &TickRows { id, n, prefill } in &tick.rows {
             let c = &mut self.clients[id as usize];
             prop_assert_eq!(prefill, c.phase == Phase::Prefill);
+            if c.draft_is_whole && !prefill {
+                prop_assert!(n == 1 || n == 1 + c.draft.min(c.reply - c.given), "a part of a tree: {:?}", tick);
+            }
             c.rows += n;
             let tokens = if prefill {
                 prop_assert!(n <= c.todo);
@@ -173,13 +178,14 @@ impl World {
 }
 
 fn client() -> impl Strategy<Value = Client> {
-    (0_u64..400_000, 1_usize..60, 1_usize..20, -2_i32..3, 0_usize..4).prop_map(
-        |(at_us, prompt, reply, priority, draft)| Client {
+    (0_u64..400_000, 1_usize..60, 1_usize..20, -2_i32..3, 0_usize..4, any::<bool>()).prop_map(
+        |(at_us, prompt, reply, priority, draft, draft_is_whole)| Client {
             at_us,
             prompt,
             reply,
             priority,
             draft,
+            draft_is_whole,
             phase: Phase::Waiting,
             rows: 0,
             todo: prompt,
@@ -270,6 +276,7 @@ fn request(id: u64, phase: Phase, todo: usize) -> ServeRequest {
         priority: 0,
         todo,
         draft: 0,
+        draft_is_whole: false,
         own_rows: 10,
         rows_ahead: todo + 4,
         started: if matches!(phase, Phase::Waiting) { 0 } else { id },
@@ -314,6 +321,27 @@ fn a_prompt_leaves_the_last_row_to_a_reply_where_graphs_do() {
         let tick = plan(&[request(2, Phase::Prefill, todo)], 200, &pairs);
         assert_eq!((tick.width, tick.rows), (width, vec![TickRows { id: 2, n, prefill: true }]), "{todo} tokens");
     }
+}
+
+/// A tree has all its rows or none: a step that is wide enough, if that is in time.
+#[test]
+fn whole_drafts_have_all_their_rows_or_none() {
+    let times = StepTimes::new([(1, 10.0), (8, 15.0), (32, 80.0)].map(|(width, us)| StepTime::new(width, us))).unwrap();
+    let tree = |id, draft| ServeRequest { draft, draft_is_whole: true, ..request(id, Phase::Decode, 1) };
+    let planned = |requests: &[ServeRequest], target_us| {
+        let rules = ServeRules { target_us, ..ServeRules::default() };
+        let state = ServeState { now_us: 0, requests, free_rows: 200, free_slots: 8, had_prefill: true };
+        let tick = plan_tick(&state, &rules, &times);
+        (tick.width, tick.rows.iter().map(|rows| rows.n).collect::<Vec<_>>())
+    };
+    let two = [tree(1, 5), tree(2, 9)];
+    assert_eq!(planned(&two, None), (32, vec![6, 10]));
+    assert_eq!(planned(&two, Some(60)), (8, vec![1, 1]), "no step with all of them is in time");
+    let with_prompt = [tree(1, 5), tree(2, 9), request(3, Phase::Prefill, 40)];
+    assert_eq!(planned(&with_prompt, None), (32, vec![6, 10, 16]));
+    let with_tokens = [tree(1, 5), ServeRequest { draft: 3, ..request(2, Phase::Decode, 1) }];
+    assert_eq!(planned(&with_tokens, None), (32, vec![6, 4]));
+    assert_eq!(planned(&[tree(1, 40)], None), (1, vec![1]), "no step has as many");
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub fn plan_tick(state: &ServeState<'_>, rules: &ServeRules, times: &StepTimes) 
     let mut drafts = choice.drafts;
     for request in &replies[..choice.replies] {
         let draft = request.draft.min(drafts).min(free.saturating_sub(choice.replies));
+        let draft = if request.draft_is_whole && draft < request.draft { 0 } else { draft };
         drafts -= draft;
         free = free.saturating_sub(draft);
         tick.rows.push(TickRows { id: request.id, n: 1 + draft, prefill: false });
@@ -94,11 +95,12 @@ fn chosen(
     (prompts, n_prefilling): (&[&ServeRequest], usize),
 ) -> Option<Choice> {
     let prompt = prompts.iter().map(|request| request.todo).sum::<usize>().min(rules.prefill_chunk.max(1));
+    let at_once = replies.iter().take(rules.replies_a_step);
     let demand = Demand {
         replies: replies.len(),
         most_replies: rules.replies_a_step,
         in_round: replies.len() + n_prefilling,
-        drafts: replies.iter().map(|request| request.draft).sum(),
+        drafts: at_once.clone().map(|request| request.draft).sum(),
         prompt,
         prompt_due: prompt > 0 && !state.had_prefill,
         fused: true,
@@ -106,12 +108,16 @@ fn chosen(
         target_us: rules.target_us.map(|us| us as f64),
     };
     let of_prompts = Demand { replies: 0, drafts: 0, prompt_due: false, ..demand };
+    let of_trees = at_once.clone().filter(|request| request.draft_is_whole);
+    let whole: usize = of_trees.map(|request| request.draft).sum();
+    let choose_with_drafts = |demand| with_whole_drafts(times, demand, (at_once.count(), whole));
     let of_replies = Demand { prompt: 0, prompt_due: false, ..demand };
     match rules.mixing {
-        Mixing::Fused => choose(times, demand),
+        Mixing::Fused => choose_with_drafts(demand),
         Mixing::PrefillFirst if prompt > 0 => choose(times, Demand { target_us: None, ..of_prompts }),
-        Mixing::PrefillFirst => choose(times, of_replies),
+        Mixing::PrefillFirst => choose_with_drafts(of_replies),
         Mixing::Alternating if prompt > 0 && !replies.is_empty() => {
+            let of_replies = Demand { drafts: of_replies.drafts - whole, ..of_replies };
             let turns = choose_turns(times, demand)?;
             match state.had_prefill {
                 true => choose(&StepTimes::new([turns.of_replies])?, of_replies),
@@ -119,6 +125,14 @@ fn chosen(
             }
         }
         Mixing::Alternating if prompt > 0 => choose(times, Demand { target_us: None, ..of_prompts }),
-        Mixing::Alternating => choose(times, of_replies),
+        Mixing::Alternating => choose_with_drafts(of_replies),
     }
+}
+
+/// Rows of whole drafts are not worth a token each: the caller has found them worth a step, so the choice is among those that have all of
+/// them. Where none of these is in time there are no whole drafts.
+fn with_whole_drafts(times: &StepTimes, demand: Demand, (n_replies, whole): (usize, usize)) -> Option<Choice> {
+    let wide = times.at_least(n_replies + whole).filter(|_| whole > 0);
+    let choice = wide.and_then(|wide| choose(&wide, demand)).filter(|choice| choice.in_time && choice.drafts >= whole);
+    choice.or_else(|| choose(times, Demand { drafts: demand.drafts.saturating_sub(whole), ..demand }))
 }

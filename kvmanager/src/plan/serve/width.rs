@@ -63,6 +63,12 @@ impl StepTimes {
         Self(self.0.iter().map(|time| time.at(share)).collect())
     }
 
+    /// Those of steps with at least `n` rows.
+    pub(super) fn at_least(&self, n: usize) -> Option<Self> {
+        let wide: Vec<_> = self.0.iter().copied().filter(|time| time.width >= n).collect();
+        (!wide.is_empty()).then_some(Self(wide))
+    }
+
     /// All, ascending.
     pub fn all(&self) -> &[StepTime] {
         &self.0

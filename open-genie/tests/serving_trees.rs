@@ -1,0 +1,183 @@
+//! Trees of drafts as rows of steps that several requests share, on real graphs: replies are those without drafts, in fewer steps.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use compiler::testmodel::TestModel;
+use compiler::{CompileOptions, Family};
+use genie_bundle::manifest::Precision;
+use open_genie::serving::{Event, Finished, Request, RequestId, Serving};
+use open_genie::{Bundle, Options, TokenId, open_backend};
+use serde_json::{Value, json};
+
+/// Tokens of the vocabulary; the model has two more, which are taken for forecast tokens.
+const VOCAB: usize = 318;
+
+struct Bundles {
+    folder: tempfile::TempDir,
+    plain: PathBuf,
+}
+
+fn bundles() -> &'static Bundles {
+    static BUNDLES: OnceLock<Bundles> = OnceLock::new();
+    BUNDLES.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let backend = open_backend(&Options::new()).unwrap();
+        let (source, plain) = (folder.path().join("model"), folder.path().join("plain"));
+        TestModel { seed: 11, vocab: VOCAB + 2, ..TestModel::tiny(Family::Llama) }.write(&source).unwrap();
+        let mut options = CompileOptions::new(&source, &plain);
+        (options.ars, options.cls, options.precision) = (vec![1, 8, 64], vec![256], Precision::F32);
+        compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
+        let config = config_with(&plain, "basic.json", |dialog| dialog["context"]["n-vocab"] = VOCAB.into());
+        let tokens: Vec<TokenId> = (1..5).map(TokenId).collect();
+        let mut model = Bundle::read(&config).unwrap().open(&options_of_one()).unwrap();
+        model.make_forecast_prefix(&tokens, &plain.join("forecast-prefix")).unwrap();
+        Bundles { folder, plain }
+    })
+}
+
+fn options_of_one() -> Options {
+    Options::new().threads(1)
+}
+
+/// The bundle's config, changed, beside it.
+fn config_with(bundle: &Path, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
+    let mut config: Value = serde_json::from_slice(&std::fs::read(bundle.join("genie_config.json")).unwrap()).unwrap();
+    change(&mut config["dialog"]);
+    let path = bundle.join(name);
+    std::fs::write(&path, config.to_string()).unwrap();
+    path
+}
+
+fn of_kind(kind: &str, block: Value) -> PathBuf {
+    config_with(&bundles().plain, &format!("{kind}.json"), |dialog| {
+        dialog["context"]["n-vocab"] = VOCAB.into();
+        dialog["type"] = kind.into();
+        dialog[kind] = block;
+    })
+}
+
+fn basic() -> PathBuf {
+    bundles().plain.join("basic.json")
+}
+
+fn lade() -> PathBuf {
+    of_kind("lade", json!({"version": 1, "window": 3, "ngram": 3, "gcap": 3}))
+}
+
+fn ssd() -> PathBuf {
+    let block = json!({"version": 1, "ssd-version": 1, "forecast-token-count": 2, "branches": [2, 1], "forecast-prefix": 4,
+                       "forecast-prefix-name": "forecast-prefix"});
+    of_kind("ssd-q1", block)
+}
+
+fn open(config: &Path, options: &Options) -> Serving {
+    Bundle::read(config).unwrap().open_serving(options, None).unwrap()
+}
+
+/// Long replies, every other one sampled with a seed of its own.
+fn requests(serving: &mut Serving) -> Vec<Request> {
+    let defaults = serving.scheduler().base().defaults().clone();
+    let request = |seed: u32| {
+        let mut settings = defaults.clone();
+        let sampler = settings.sampler.with_greedy(seed.is_multiple_of(2)).with_seed(Some(seed));
+        settings.sampler = sampler.with_temp(0.7).unwrap();
+        (settings.max_tokens, settings.ignore_end_tokens) = (Some(70), true);
+        let prompt = (0..3 + seed * 5).map(|i| TokenId(20 + (i * 7 + seed * 13) % 200)).collect();
+        Request { prompt, settings, priority: 0 }
+    };
+    (0..4).map(request).collect()
+}
+
+/// All at once; returns what became of them, and how many steps it took.
+fn serve(serving: &mut Serving) -> (Vec<Finished>, usize) {
+    let requests = requests(serving);
+    let scheduler = serving.scheduler();
+    let ids: Vec<RequestId> = requests.into_iter().map(|request| scheduler.submit(request, 0).unwrap()).collect();
+    let mut done: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
+    for now in 0_u64.. {
+        scheduler.tick(now).unwrap();
+        for event in scheduler.take_events() {
+            match event {
+                Event::Done(finished) => {
+                    let place = ids.iter().position(|id| *id == finished.id).unwrap();
+                    done[place] = Some(*finished);
+                }
+                Event::Failed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        }
+        if scheduler.is_idle() {
+            break;
+        }
+        assert!(now < 5_000, "it does not end");
+    }
+    (done.into_iter().flatten().collect(), scheduler.counts().n_steps)
+}
+
+fn tokens(found: &[Finished]) -> Vec<Vec<TokenId>> {
+    found.iter().map(|finished| finished.reply.tokens.clone()).collect()
+}
+
+#[test]
+fn replies_of_trees_are_those_of_basic_in_fewer_steps() {
+    let (plain, n_steps) = serve(&mut open(&basic(), &options_of_one()));
+    let spec = |spec: &str| options_of_one().speculation(spec.parse().unwrap());
+    for (config, options) in
+        [(lade(), options_of_one()), (ssd(), options_of_one()), (basic(), spec("lade:2,3,4")), (basic(), spec("ssd"))]
+    {
+        let mut serving = open(&config, &options);
+        assert_eq!(serving.note(), None);
+        let n_free = serving.scheduler().counts().rows.free();
+        let (found, n) = serve(&mut serving);
+        assert_eq!(tokens(&found), tokens(&plain), "{config:?}");
+        let counts = found.iter().map(|done| done.reply.kpis.speculation.clone().unwrap());
+        let (drafted, accepted) = counts.fold((0, 0), |(d, a), of| (d + of.n_drafted, a + of.n_accepted));
+        println!("{}: {accepted} of {drafted} drafted tokens held, {n} steps, {n_steps} without", config.display());
+        assert!(drafted > 0, "{config:?}");
+        if config == lade() || format!("{options:?}").contains("Lade") {
+            assert!(accepted > 20 && n < n_steps, "{accepted} of {drafted}, {n} of {n_steps} steps");
+        }
+        // Rows of the prefix are no request's, and stay.
+        let counts = serving.scheduler().counts();
+        assert_eq!(counts.rows.free() + counts.rows.used, n_free + counts.rows.total - n_free);
+        assert_eq!(counts.rows.free(), counts.rows.total - counts.rows.used);
+    }
+}
+
+/// The rows that forecasts see belong to no request: they are not counted, not given out, and there again after other options.
+#[test]
+fn a_forecast_prefix_stays_beside_the_requests() {
+    let mut serving = open(&ssd(), &options_of_one());
+    let mut plain = open(&basic(), &options_of_one());
+    let (of_ssd, of_plain) = (serving.scheduler().counts().rows, plain.scheduler().counts().rows);
+    assert_eq!((of_ssd.used, of_ssd.total + 4), (0, of_plain.total));
+    assert_eq!(serving.scheduler().limit() + 4, plain.scheduler().limit());
+    let first = serve(&mut serving).0;
+    assert!(serving.scheduler().slots().iter().all(|slot| slot.seq.0 < 63));
+    let options = serving.scheduler().options().clone();
+    serving.scheduler().set_options(options).unwrap();
+    assert_eq!(serving.scheduler().counts().rows.used, 0);
+    let again = serve(&mut serving).0;
+    assert_eq!(tokens(&first), tokens(&again));
+    let held = |found: &[Finished]| found.iter().map(|f| f.reply.kpis.speculation.clone().unwrap()).collect::<Vec<_>>();
+    assert_eq!(held(&first), held(&again), "forecasts see the same prefix");
+}
+
+#[test]
+fn what_trees_lack_is_said() {
+    let refused = |config: PathBuf, options: &Options| {
+        Bundle::read(&config).unwrap().open_serving(options, None).unwrap_err().to_string()
+    };
+    let wide = of_kind("lade", json!({"version": 1, "window": 40, "ngram": 3, "gcap": 3}));
+    let said = refused(wide, &options_of_one());
+    assert!(said.contains("the 86 rows of a tree") && said.contains("at most 64"), "{said}");
+    let folder = bundles().folder.path().join("no-prefix");
+    let said = refused(basic(), &options_of_one().speculation(format!("ssd:{}", folder.display()).parse().unwrap()));
+    assert!(said.contains("no-prefix"), "{said}");
+    let script = refused(
+        basic(),
+        &options_of_one().speculation(format!("eaglet:{}", bundles().plain.display()).parse().unwrap()),
+    );
+    assert!(script.contains("hidden states"), "{script}");
+}
