@@ -1,6 +1,6 @@
 //! Random operations on an engine and on the naive cache, side by side.
 
-use engine::{Engine, EngineError, SeqId, SeqTokens, SequenceModel, Snapshot, TokenModel, TreeRow};
+use engine::{Engine, EngineError, SeqId, SeqTokens, SeqTree, Snapshot, TokenModel, TreeRow};
 use genie_types::{TokenId, Variant};
 use kvmanager::KvError;
 use proptest::prelude::*;
@@ -19,9 +19,9 @@ pub enum Op {
     Batch(Vec<(u8, usize)>),
     /// A draft of a sequence, and which of its tokens are kept.
     Draft(u8, Vec<bool>),
-    /// A tree of drafts of a sequence: steps back from each row to its parent (0: it has none), whether it wants logits, and
-    /// the row whose path is kept.
-    Tree(u8, Vec<(usize, bool)>, usize),
+    /// Trees of drafts in one step, the first of each sequence: steps back from each row to its parent (0: it has none), whether it wants
+    /// logits, and the row whose path is kept.
+    Trees(Vec<TreeOp>),
     /// Back to a length.
     Rewind(usize),
     /// Back to what a list shares with the history.
@@ -43,6 +43,9 @@ pub enum Op {
     Reset,
 }
 
+/// A tree of drafts: see [`Op::Trees`].
+type TreeOp = (u8, Vec<(usize, bool)>, usize);
+
 /// Any operation. Those that run graphs are likelier.
 pub fn any_op() -> impl Strategy<Value = Op> {
     let seq = || 0u8..3;
@@ -53,8 +56,9 @@ pub fn any_op() -> impl Strategy<Value = Op> {
         2 => (1usize..9).prop_map(Op::Prefill),
         4 => prop::collection::vec((seq(), 1usize..4), 1..4).prop_map(Op::Batch),
         3 => (seq(), prop::collection::vec(any::<bool>(), 1..5)).prop_map(|(s, keep)| Op::Draft(s, keep)),
-        3 => (seq(), prop::collection::vec((0usize..4, prop::bool::weighted(0.8)), 1..5), 0usize..9)
-            .prop_map(|(s, rows, leaf)| Op::Tree(s, rows, leaf)),
+        4 => prop::collection::vec(
+            (seq(), prop::collection::vec((0usize..4, prop::bool::weighted(0.8)), 1..5), 0usize..9), 1..3
+        ).prop_map(Op::Trees),
         2 => (0usize..34).prop_map(Op::Rewind),
         1 => (0usize..34).prop_map(Op::Prefix),
         2 => (seq(), place()).prop_map(|(s, (a, b))| Op::Remove(s, a, b)),
@@ -181,7 +185,7 @@ impl<'a> Pair<'a> {
             }
             Op::Batch(wanted) => self.batch(wanted, op)?,
             Op::Draft(seq, keep) => self.draft(*seq, keep, op)?,
-            Op::Tree(seq, rows, leaf) => self.tree(*seq, rows, *leaf, op)?,
+            Op::Trees(trees) => self.trees(trees, op)?,
             Op::Rewind(n) => {
                 let n = n % (self.naive.next(0) + 1);
                 let done = self.engine().rewind(n);
@@ -324,49 +328,79 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    fn tree(&mut self, seq: u8, rows: &[(usize, bool)], leaf: usize, op: &Op) -> Outcome {
-        let tokens = self.draw(rows.len());
-        let row = |(i, &(back, logits)): (usize, &(usize, bool))| {
-            let parent = i.checked_sub(back).filter(|_| back > 0);
-            TreeRow { logits, ..TreeRow::new(TokenId(tokens[i]), parent) }
+    fn trees(&mut self, wanted: &[TreeOp], op: &Op) -> Outcome {
+        let mut trees: Vec<Drafted> = Vec::new();
+        for (seq, rows, leaf) in wanted {
+            if trees.iter().all(|tree| tree.seq != *seq) {
+                let tokens = self.draw(rows.len());
+                trees.push(Drafted::new(*seq, rows, *leaf, tokens));
+            }
+        }
+        let given: Vec<SeqTree<'_>> =
+            trees.iter().map(|tree| SeqTree { seq: SeqId(tree.seq), rows: &tree.rows }).collect();
+        let mut found: Vec<Vec<Vec<f32>>> = vec![Vec::new(); trees.len()];
+        let choose = &mut |at: usize, logits: &[&[f32]]| {
+            found[at] = logits.iter().map(|row| row.to_vec()).collect();
+            trees[at].kept.clone()
         };
-        let rows: Vec<TreeRow> = rows.iter().enumerate().map(row).collect();
-        let path = |row: usize| {
-            let mut path: Vec<usize> = std::iter::successors(Some(row), |&at| rows[at].parent).collect();
-            path.reverse();
-            path
-        };
-        let kept = path(leaf % rows.len());
-        let mut found: Vec<Vec<f32>> = Vec::new();
-        let choose = &mut |logits: &[&[f32]]| {
-            found = logits.iter().map(|row| row.to_vec()).collect();
-            kept.clone()
-        };
-        match self.engine().process_tree(SeqId(seq), &rows, choose) {
-            Ok(n) => prop_assert_eq!(n, kept.len()),
+        match self.engine().process_trees(&given, choose) {
+            Ok(()) => {}
             Err(EngineError::Overflow(_) | EngineError::Plan(_) | EngineError::DraftTooLong { .. }) => {
                 self.n_refused += 1;
                 return Ok(());
             }
             Err(e) => return self.crowded(e, op),
         }
-        let first = self.naive.next(seq);
-        let entries = |path: &[usize]| -> Vec<Entry> {
-            let entry = |(depth, &row): (usize, &usize)| Entry { token: tokens[row], seq, pos: first + depth };
-            path.iter().enumerate().map(entry).collect()
-        };
         // A row is what the last token of its path would be if the path were the only draft.
-        for (i, row) in rows.iter().enumerate() {
-            prop_assert_eq!(found[i].is_empty(), !row.logits, "logits of row {} of {:?}", i, op);
-            if row.logits {
-                let entries = entries(&path(i));
-                let want = self.naive.process_some(&entries, &vec![false; entries.len()]);
-                let off = distance(&found[i], want.last().expect("a path has a row"));
-                prop_assert!(off < self.tolerance, "{op:?}: row {i} is off by {off}");
-                self.n_checked += 1;
+        for (tree, found) in trees.iter().zip(&found) {
+            let first = self.naive.next(tree.seq);
+            for (i, row) in tree.rows.iter().enumerate() {
+                prop_assert_eq!(found[i].is_empty(), !row.logits, "logits of row {} of {:?}", i, op);
+                if row.logits {
+                    let entries = tree.entries(&tree.path(i), first);
+                    let want = self.naive.process_some(&entries, &vec![false; entries.len()]);
+                    let off = distance(&found[i], want.last().expect("a path has a row"));
+                    prop_assert!(off < self.tolerance, "{op:?}: row {i} of sequence {} is off by {off}", tree.seq);
+                    self.n_checked += 1;
+                }
             }
         }
-        self.naive.process_some(&entries(&kept), &vec![true; kept.len()]);
+        let kept: Vec<Entry> =
+            trees.iter().flat_map(|tree| tree.entries(&tree.kept, self.naive.next(tree.seq))).collect();
+        self.naive.process_some(&kept, &vec![true; kept.len()]);
         Ok(())
+    }
+}
+
+/// A tree of one sequence in a step.
+struct Drafted {
+    seq: u8,
+    rows: Vec<TreeRow>,
+    tokens: Vec<u32>,
+    kept: Vec<usize>,
+}
+
+impl Drafted {
+    fn new(seq: u8, rows: &[(usize, bool)], leaf: usize, tokens: Vec<u32>) -> Self {
+        let row = |(i, &(back, logits)): (usize, &(usize, bool))| {
+            let parent = i.checked_sub(back).filter(|_| back > 0);
+            TreeRow { logits, ..TreeRow::new(TokenId(tokens[i]), parent) }
+        };
+        let rows: Vec<TreeRow> = rows.iter().enumerate().map(row).collect();
+        let mut tree = Self { seq, rows, tokens, kept: Vec::new() };
+        tree.kept = tree.path(leaf % tree.rows.len());
+        tree
+    }
+
+    fn path(&self, row: usize) -> Vec<usize> {
+        let mut path: Vec<usize> = std::iter::successors(Some(row), |&at| self.rows[at].parent).collect();
+        path.reverse();
+        path
+    }
+
+    fn entries(&self, path: &[usize], first: usize) -> Vec<Entry> {
+        let entry =
+            |(depth, &row): (usize, &usize)| Entry { token: self.tokens[row], seq: self.seq, pos: first + depth };
+        path.iter().enumerate().map(entry).collect()
     }
 }

@@ -308,11 +308,8 @@ impl RequestReply {
 
     /// Says what became of a draft.
     pub fn drafted(&mut self, n_drafted: usize, n_accepted: usize) {
-        if let Some((drafter, backoff)) = &mut self.drafter {
+        if let Some((_, backoff)) = &mut self.drafter {
             backoff.saw(n_drafted, n_accepted);
-            if let Drafter::Trees(trees) = drafter {
-                trees.saw(n_drafted, n_accepted);
-            }
         }
         if let Some(counts) = self.query.kpis.speculation.as_mut().filter(|_| n_drafted > 0) {
             counts.n_rounds += 1;

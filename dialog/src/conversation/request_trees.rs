@@ -1,5 +1,7 @@
 //! Trees of drafts for one request beside others: asked for before a step, drawn from behind it.
 
+use genie_types::TokenId;
+
 use super::error::DialogError;
 use super::request::{Drafter, RequestReply};
 use super::trees::DraftTree;
@@ -25,8 +27,10 @@ impl Trees {
         Self { gain: drafts.most_gained() as f64, drafts }
     }
 
-    pub(super) fn saw(&mut self, n_drafted: usize, n_accepted: usize) {
-        if n_drafted > 0 {
+    /// Takes in a tree that ran, also one without offers, unless it was there only for the next one.
+    fn ran(&mut self, tree: &DraftTree, history: &[TokenId], n_accepted: usize) {
+        self.drafts.verified(history);
+        if tree.counts() {
             self.gain += (n_accepted as f64 - self.gain) * NEWEST;
         }
     }
@@ -78,7 +82,7 @@ impl RequestReply {
         };
         let path = tree.path(rows[0]);
         if let Some((Drafter::Trees(trees), _)) = &mut self.drafter {
-            trees.drafts.verified(&self.history);
+            trees.ran(tree, &self.history, path.len() - 1);
         }
         self.drafted(tree.n_offers(), path.len() - 1);
         (path, drawn)

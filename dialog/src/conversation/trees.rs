@@ -80,6 +80,11 @@ impl DraftTree {
         self.offered.iter().filter(|offered| **offered).count()
     }
 
+    /// Whether it is a round that verifies drafts.
+    pub(super) fn counts(&self) -> bool {
+        self.counts
+    }
+
     /// Offers of a token right behind one of the rows.
     pub(super) fn offers_behind(&self, rows: &[usize], token: TokenId) -> Vec<usize> {
         let follows = |row: &TreeRow| row.token == token && row.parent.is_some_and(|parent| rows.contains(&parent));

@@ -1,13 +1,15 @@
 //! A model whose logits follow from its tokens: plain, in trees, with forecast tokens, and drafting from hidden states.
 
+#![allow(dead_code)] // each test file uses a part of it
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use engine::{
-    ChoosePath, EngineError, FeatureModel, FeatureWidths, OnFeatures, Overflow, RowBudget, SeqId, SeqRows, SeqTokens,
-    SequenceModel, Snapshot, StepLog, StopFlag, TokenModel, Transcript, TreeRow,
+    ChoosePaths, EngineError, FeatureModel, FeatureWidths, OnFeatures, Overflow, RowBudget, SeqId, SeqRows, SeqTokens,
+    SeqTree, SequenceModel, Snapshot, StepLog, StopFlag, TokenModel, Transcript,
 };
 use genie_types::{KvDtype, KvKind, KvTensor, TokenId};
 use kvmanager::{Cell, GroupImage, KvImage};
@@ -332,8 +334,8 @@ impl SequenceModel for Toy {
     ) -> Result<usize, EngineError> {
         unreachable!("no kind here asks for it")
     }
-    fn process_tree(&mut self, seq: SeqId, rows: &[TreeRow], choose: ChoosePath<'_>) -> Result<usize, EngineError> {
-        assert_eq!(seq, SeqId(0));
+    fn process_trees(&mut self, trees: &[SeqTree<'_>], choose: ChoosePaths<'_>) -> Result<(), EngineError> {
+        let [SeqTree { seq: SeqId(0), rows }] = trees else { unreachable!("no kind here asks for it") };
         if rows.len() > self.widest {
             return Err(EngineError::DraftTooLong { expected: self.widest, found: rows.len() });
         }
@@ -355,13 +357,12 @@ impl SequenceModel for Toy {
             }
             all.push(if row.logits { self.logits.clone() } else { Vec::new() });
         }
-        let kept = choose(&all.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let kept = choose(0, &all.iter().map(Vec::as_slice).collect::<Vec<_>>());
         let parents: Vec<_> = kept.iter().map(|&row| rows[row].parent).collect();
         let expected: Vec<_> = std::iter::once(None).chain(kept.iter().copied().map(Some)).take(kept.len()).collect();
         assert_eq!(parents, expected, "a path");
         let tokens: Vec<TokenId> = kept.iter().map(|&row| rows[row].token).collect();
-        self.prefill(&tokens)?;
-        Ok(kept.len())
+        self.prefill(&tokens)
     }
     fn share(&mut self, src: SeqId, dst: SeqId, _: Range<usize>) -> Result<(), EngineError> {
         let tokens = if src.0 == 0 { self.past.tokens().to_vec() } else { self.others[&src.0].clone() };
