@@ -318,7 +318,7 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.kv.rewind(SeqId(0), n_past)?;
         self.sequences.of_mut(SeqId(0)).remove(&(n_past..usize::MAX));
         self.graphs.writers.grids.truncate(n_past);
-        self.graphs.features.truncate(n_past);
+        self.graphs.features.truncate(SeqId(0), n_past);
         Ok(())
     }
 
@@ -327,7 +327,7 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.sequences.clear();
         self.lockstep = None;
         self.graphs.writers.grids.truncate(0);
-        self.graphs.features.truncate(0);
+        self.graphs.features.clear();
         Ok(())
     }
 
@@ -341,7 +341,7 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn restore_snapshot(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
         Engine::restore_snapshot(self, snapshot)?;
-        self.graphs.features.truncate(0);
+        self.graphs.features.clear();
         Ok(())
     }
 

@@ -2,7 +2,9 @@
 //! one that drafts takes, beside each token, the row of the token before it.
 //!
 //! *Shapes*: `last_hidden_states` out and `target_hidden_states` in, `[1, AR, width]`. *Units*: float32 here, converted to and
-//! from the graphs' types. *Invariant*: the rows that are kept are those of consecutive positions of the dialog.
+//! from the graphs' types. *Invariant*: the rows that are kept are those of consecutive positions of their sequence.
+
+use std::collections::BTreeMap;
 
 use kvmanager::{InferenceStep, LogitsRequest, SeqId};
 use nsp_graph::{ModelLayout, OutputRole, names};
@@ -28,18 +30,26 @@ pub type OnFeatures<'a> = &'a mut dyn FnMut(usize, &[f32], &[f32]);
 
 /// A model that gives hidden states, takes those of another one, or both.
 pub trait FeatureModel: SequenceModel {
-    /// Keeps the hidden states of the dialog's tokens from now on, or no longer.
+    /// Keeps the hidden states of all tokens from now on, or no longer.
     ///
     /// # Errors
     ///
     /// [`EngineError::Unsupported`]: the graphs give none.
     fn keep_features(&mut self, keep: bool) -> Result<(), EngineError>;
 
-    /// The hidden states at a position of the dialog, if they were kept. Going back forgets what lies behind.
-    fn feature(&self, position: usize) -> Option<&[f32]>;
+    /// The hidden states at a position of a sequence, if they were kept. Going back forgets what lies behind.
+    fn feature_of(&self, seq: SeqId, position: usize) -> Option<&[f32]>;
+
+    /// [`feature_of`](Self::feature_of) sequence 0, the dialog's.
+    fn feature(&self, position: usize) -> Option<&[f32]> {
+        self.feature_of(SeqId(0), position)
+    }
 
     /// Forgets the rows kept so far.
     fn forget_features(&mut self);
+
+    /// Forgets the rows of a sequence that lie before a position.
+    fn forget_features_before(&mut self, seq: SeqId, position: usize);
 
     /// As [`process_batch`](SequenceModel::process_batch), with a row of another model's hidden states for each token, all inputs
     /// one after the other.
@@ -62,6 +72,17 @@ struct Kept {
     rows: Vec<f32>,
 }
 
+impl Kept {
+    /// Room for the row of a position, at the end: what lies behind it is forgotten, and all where it does not go on.
+    fn make_room(&mut self, position: usize, width: usize) {
+        let n_known = self.rows.len().checked_div(width).unwrap_or(0);
+        if position < self.first || position > self.first + n_known {
+            *self = Self { first: position, rows: Vec::new() };
+        }
+        self.rows.truncate((position - self.first) * width);
+    }
+}
+
 /// Where a variant's rows are.
 #[derive(Clone, Copy, Debug)]
 struct Source {
@@ -77,7 +98,8 @@ pub(crate) struct Features {
     sources: Vec<Source>,
     /// Rows are kept.
     keeps: bool,
-    kept: Kept,
+    /// By sequence.
+    kept: BTreeMap<u8, Kept>,
     /// Rows for the new tokens of the call that runs.
     pub(crate) given: Vec<f32>,
     /// Rows of the tokens of that call whose logits were wanted, in their order.
@@ -97,7 +119,7 @@ impl Features {
         }
         let widths = FeatureWidths { given: layout.features_out, taken: layout.features_in };
         let (given, last) = (Vec::new(), Vec::new());
-        Ok(Self { widths, sources, keeps: false, kept: Kept::default(), given, last, wanted: false })
+        Ok(Self { widths, sources, keeps: false, kept: BTreeMap::new(), given, last, wanted: false })
     }
 
     pub(crate) const fn widths(&self) -> FeatureWidths {
@@ -119,10 +141,23 @@ impl Features {
         source.encoding.decode(bytes, &mut to[begin..]);
     }
 
-    /// Rows from that position on are no longer those of the dialog.
-    pub(crate) fn truncate(&mut self, position: usize) {
+    /// Rows from that position on are no longer those of the sequence.
+    pub(crate) fn truncate(&mut self, seq: SeqId, position: usize) {
         let width = self.widths.given.unwrap_or(0);
-        self.kept.rows.truncate(position.saturating_sub(self.kept.first) * width);
+        if let Some(kept) = self.kept.get_mut(&seq.0) {
+            kept.rows.truncate(position.saturating_sub(kept.first) * width);
+        }
+    }
+
+    /// Forgets the rows of all sequences but one, which is the dialog's from now on.
+    pub(crate) fn keep(&mut self, seq: SeqId) {
+        let kept = self.kept.remove(&seq.0).filter(|_| seq == SeqId(0));
+        self.kept = kept.map(|kept| (0, kept)).into_iter().collect();
+    }
+
+    /// Forgets the rows of all sequences.
+    pub(crate) fn clear(&mut self) {
+        self.kept.clear();
     }
 }
 
@@ -187,7 +222,7 @@ impl FeatureWriter {
 }
 
 impl<X: Executor> Graphs<X> {
-    /// Takes the rows that a step gives for tokens of the dialog.
+    /// Takes the rows that a step gives for its tokens.
     pub(crate) fn keep_features(&mut self, planned: &InferenceStep, keep: impl Fn(usize) -> bool) {
         if !self.features.keeps {
             return;
@@ -195,13 +230,9 @@ impl<X: Executor> Graphs<X> {
         let Some(variant) = self.layout.variant_index(planned.variant) else { return };
         let mut kept = std::mem::take(&mut self.features.kept);
         let width = self.features.widths.given.unwrap_or(0);
-        let columns = planned.columns.iter().enumerate();
-        for (column, at) in columns.filter(|(column, at)| at.seq == SeqId(0) && keep(*column)) {
-            let n_known = kept.rows.len().checked_div(width).unwrap_or(0);
-            if at.pos < kept.first || at.pos > kept.first + n_known {
-                kept = Kept { first: at.pos, rows: Vec::new() };
-            }
-            kept.rows.truncate((at.pos - kept.first) * width);
+        for (column, at) in planned.columns.iter().enumerate().filter(|(column, _)| keep(*column)) {
+            let kept = kept.entry(at.seq.0).or_default();
+            kept.make_room(at.pos, width);
             self.features.read(&self.io, variant, column, &mut kept.rows);
         }
         self.features.kept = kept;
@@ -231,20 +262,28 @@ impl<X: Executor> FeatureModel for Engine<X> {
             });
         }
         if !keep {
-            features.kept = Kept::default();
+            features.clear();
         }
         features.keeps = keep;
         Ok(())
     }
 
-    fn feature(&self, position: usize) -> Option<&[f32]> {
+    fn feature_of(&self, seq: SeqId, position: usize) -> Option<&[f32]> {
         let Features { widths, kept, .. } = &self.graphs.features;
-        let width = widths.given?;
-        kept.rows.chunks_exact(width).nth(position.checked_sub(kept.first)?)
+        let kept = kept.get(&seq.0)?;
+        kept.rows.chunks_exact(widths.given?).nth(position.checked_sub(kept.first)?)
     }
 
     fn forget_features(&mut self) {
-        self.graphs.features.kept = Kept::default();
+        self.graphs.features.clear();
+    }
+
+    fn forget_features_before(&mut self, seq: SeqId, position: usize) {
+        let Features { widths, kept, .. } = &mut self.graphs.features;
+        let (Some(width), Some(kept)) = (widths.given, kept.get_mut(&seq.0)) else { return };
+        let n = position.saturating_sub(kept.first).min(kept.rows.len() / width.max(1));
+        kept.rows.drain(..n * width);
+        kept.first += n;
     }
 
     fn process_features(

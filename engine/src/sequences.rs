@@ -84,6 +84,7 @@ impl<X: Executor> Engine<X> {
         }
         let freed = self.kv.remove(seq, range.clone())?;
         self.sequences.of_mut(seq).remove(&range);
+        self.graphs.features.truncate(seq, range.start);
         Ok(freed)
     }
 
@@ -99,6 +100,7 @@ impl<X: Executor> Engine<X> {
             self.graphs.writers.grids.truncate(0);
         }
         self.sequences.keep(seq);
+        self.graphs.features.keep(seq);
         Ok(())
     }
 
@@ -183,7 +185,7 @@ impl<X: Executor> Engine<X> {
         self.check_no_grids("dropping tokens")?;
         self.check_no_batch("dropping tokens")?;
         let n_past = self.kv.shift_out(seq, sinks, n)?;
-        self.graphs.features.truncate(0);
+        self.graphs.features.truncate(seq, 0);
         let transcript = self.sequences.of_mut(seq);
         transcript.remove(&(sinks..sinks + n));
         transcript.map(&(sinks + n..usize::MAX), |pos| pos.checked_sub(n));

@@ -102,11 +102,6 @@ impl Bundle {
         Ok(chat_template::find::in_folder(self.config.base(), None)?)
     }
 
-    /// The same without the other engine of two.
-    pub(crate) fn without_second_engine(self) -> Self {
-        Self { config: self.config.without_second_engine(), ..self }
-    }
-
     /// What an engine is opened with, apart from what a full context drops.
     pub(crate) fn engine_config(&self, options: &Options) -> EngineConfig {
         let mut config = self.config.engine().clone();

@@ -6,7 +6,8 @@
 
 use dialog::DialogError;
 use dialog::config::DialogConfig;
-use dialog::kinds::{LadeSettings, LookupSettings, SsdSettings, TreeKind, VocabularyMap};
+use dialog::kinds::{EagletSettings, LadeSettings, LookupSettings, SsdSettings, TreeKind, VocabularyMap};
+use engine::TokenModel;
 use serving::Scheduler;
 
 use crate::Error;
@@ -23,6 +24,13 @@ pub(crate) enum Drafts {
     Lookup(LookupSettings),
     /// Trees; a model may not take them.
     Trees(TreeKind),
+    /// Trees that the second model makes of hidden states; a model may not take them.
+    TreeModel {
+        /// What trees there are.
+        settings: EagletSettings,
+        /// Its ids are others.
+        map: Option<VocabularyMap>,
+    },
     /// Up to `len` tokens of the second model.
     Model {
         /// Tokens of a draft.
@@ -61,14 +69,14 @@ impl ServedDrafts {
             }
             (Speculation::OfConfig, "lade") => plain(Drafts::Trees(TreeKind::Lade(LadeSettings::of_config(config)))),
             (Speculation::OfConfig, "ssd-q1") => plain(Drafts::Trees(TreeKind::Ssd(SsdSettings::of_config(config)))),
-            (Speculation::OfConfig, "eaglet") => Self {
-                drafts: Drafts::None,
-                note: Some(
-                    "`eaglet` drafts from the hidden states of one dialog: replies are those of `basic`, without drafts, and \
-                     the draft model is not loaded; `--spec lookup` and `--spec draft:BUNDLE` make some."
-                        .to_owned(),
-                ),
-            },
+            (Speculation::Eaglet { len, .. }, _) => {
+                let settings = EagletSettings { draft_len: *len, ..EagletSettings::default() };
+                plain(Drafts::TreeModel { settings, map: None })
+            }
+            (Speculation::OfConfig, "eaglet") => {
+                let map = VocabularyMap::of_config(config).map_err(Error::Dialog)?;
+                plain(Drafts::TreeModel { settings: EagletSettings::of_config(config), map })
+            }
             (speculation, kind) => return Err(refused(speculation, kind)),
         })
     }
@@ -89,13 +97,34 @@ pub(crate) fn set_trees(scheduler: &mut Scheduler, kind: TreeKind, asked: bool) 
         TreeKind::Ssd(_) => None,
     };
     scheduler.set_base(scheduler.base().clone().with_lookup(lookup));
-    let drafts = match lookup {
-        Some(_) => "Drafts are n-grams of the text, as of `--spec lookup`.",
-        None => "There are no drafts; `--spec lookup` and `--spec draft:BUNDLE` make some.",
+    Ok(Some(note(name, lookup.is_some())))
+}
+
+/// As [`set_trees`], with a second model that makes them.
+///
+/// # Errors
+/// [`Error::Serving`]: the models do not go together; `asked` for by `--spec` and not taken.
+pub(crate) fn set_tree_model(
+    scheduler: &mut Scheduler,
+    model: Box<dyn TokenModel>,
+    (settings, map): (EagletSettings, Option<VocabularyMap>),
+    asked: bool,
+) -> Result<Option<String>, Error> {
+    if asked || scheduler.takes_trees() {
+        scheduler.set_tree_model(model, settings, map)?;
+        return Ok(None);
+    }
+    Ok(Some(note("eaglet", false)))
+}
+
+fn note(kind: &str, has_ngrams: bool) -> String {
+    let drafts = match has_ngrams {
+        true => "Drafts are n-grams of the text, as of `--spec lookup`.",
+        false => "There are no drafts; `--spec lookup` and `--spec draft:BUNDLE` make some.",
     };
-    Ok(Some(format!(
-        "`{name}` drafts trees of tokens, which the steps of this model do not hold: replies are those of `basic`. {drafts}"
-    )))
+    format!(
+        "`{kind}` drafts trees of tokens, which the steps of this model do not hold: replies are those of `basic`. {drafts}"
+    )
 }
 
 /// The n-grams that `lade` keeps of a text, without its window.
@@ -106,12 +135,11 @@ fn of_text(settings: LadeSettings) -> LookupSettings {
 /// Drafts of this kind cannot be rows of one sequence beside others'.
 fn refused(speculation: &Speculation, kind: &str) -> Error {
     let found = match speculation {
-        Speculation::Eaglet { .. } => "`eaglet`, which drafts from the hidden states of one dialog".to_owned(),
         Speculation::Script(_) => "drafts of a script".to_owned(),
         _ => format!("`{kind}`"),
     };
     let expected =
-        "a dialog that answers one request with one reply, or the drafts of `lookup`, `lade`, `ssd` or `draft:BUNDLE`"
+        "a dialog that answers one request with one reply, or the drafts of `lookup`, `lade`, `ssd`, `draft:BUNDLE` or `eaglet:BUNDLE`"
             .into();
     Error::Dialog(DialogError::Kind { kind: "serving", expected, found })
 }

@@ -78,7 +78,8 @@ impl Model {
     }
 
     /// Serves many requests with this model. Its config's sampler, stop sequences and grammar, and those of its options, are those of
-    /// requests that say nothing else. Types that draft do as the config says, but `eaglet`: [`Serving::note`]. Without serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin
+    /// requests that say nothing else. Types that draft do as the config says; where the steps of the model
+    /// cannot hold their drafts, [`Serving::note`] says so. Without serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin
     /// with the prefix cache of the model's options, if there is one.
     ///
     /// # Errors
@@ -154,22 +155,12 @@ impl Bundle {
         self.config().batching().map_or_else(ServeOptions::default, |keys| ServeOptions::default().with_batching(keys))
     }
 
-    /// As [`Bundle::open_either`], for [`Opened::into_serving`]: a draft model that no request would have drafts of is not loaded.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn open_to_serve(self, options: &Options) -> Result<Opened, Error> {
-        let needless = options.speculation == Speculation::OfConfig && self.config().kind() == "eaglet";
-        let bundle = if needless { self.without_second_engine() } else { self };
-        bundle.open_either(options)
-    }
-
     /// Opens the bundle to serve many requests, on the graphs that its config chooses.
     ///
     /// # Errors
-    /// Those of [`Bundle::open_to_serve`] and [`Opened::into_serving`].
+    /// Those of [`Bundle::open_either`] and [`Opened::into_serving`].
     pub fn open_serving(self, options: &Options, serve: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
-        self.open_to_serve(options)?.into_serving(serve)
+        self.open_either(options)?.into_serving(serve)
     }
 }
 
@@ -200,12 +191,13 @@ impl ServingParts {
         let Self { model, stop, weights, bundle, active, speculation, .. } = self;
         let mut base = RequestBase::from_config(bundle.config()).map_err(Error::Dialog)?;
         let ServedDrafts { drafts, mut note } = ServedDrafts::of(&speculation, bundle.config())?;
-        let (mut drafts_of_model, mut trees) = (None, None);
+        let (mut drafts_of_model, mut trees, mut tree_model) = (None, None, None);
         match drafts {
             Drafts::OfConfig => {}
             Drafts::None => base = base.with_lookup(None),
             Drafts::Lookup(settings) => base = base.with_lookup(Some(settings)),
             Drafts::Trees(kind) => trees = Some(kind),
+            Drafts::TreeModel { settings, map } => tree_model = Some((settings, map)),
             Drafts::Model { len, map } => drafts_of_model = Some((len, map)),
         }
         let mut defaults = base.defaults().clone();
@@ -216,8 +208,8 @@ impl ServingParts {
         base = base.with_defaults(defaults).with_sampler_callback(self.sampler_callback);
         let options = options.unwrap_or_else(|| bundle.serve_options());
         let mut scheduler = Scheduler::new(model, base, options)?;
+        let asked = !matches!(speculation, Speculation::OfConfig);
         if let Some(kind) = trees {
-            let asked = !matches!(speculation, Speculation::OfConfig);
             note = served_drafts::set_trees(&mut scheduler, kind, asked)?;
         }
         if let Some(cache) = self.prefix_cache {
@@ -225,9 +217,18 @@ impl ServingParts {
             scheduler.set_prefix_store(store, min_tokens);
         }
         let mut second_active = None;
-        if let (Some(second), Some((len, map))) = (self.second, drafts_of_model) {
-            scheduler.set_draft_model(second.model, len, map)?;
-            second_active = Some(second.active);
+        match (self.second, drafts_of_model, tree_model) {
+            (Some(second), Some((len, map)), _) => {
+                scheduler.set_draft_model(second.model, len, map)?;
+                second_active = Some(second.active);
+            }
+            (Some(second), _, Some((settings, map))) => {
+                let widest = scheduler.step_times().widest();
+                let settings = if asked { settings.fitting(widest) } else { settings };
+                note = served_drafts::set_tree_model(&mut scheduler, second.model, (settings, map), asked)?;
+                second_active = Some(second.active);
+            }
+            _ => {}
         }
         Ok(Serving { scheduler, note, stop, weights, bundle, active: (active, second_active) })
     }

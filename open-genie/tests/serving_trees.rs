@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use compiler::testmodel::TestModel;
+use compiler::testmodel::{TestEagle, TestModel};
 use compiler::{CompileOptions, Family};
 use genie_bundle::manifest::Precision;
-use open_genie::serving::{Event, Finished, Request, RequestId, Serving};
+use open_genie::serving::{Event, Finished, Request, RequestId, ServeOptions, Serving};
 use open_genie::{Bundle, Options, TokenId, open_backend};
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ const VOCAB: usize = 318;
 struct Bundles {
     folder: tempfile::TempDir,
     plain: PathBuf,
+    /// A draft model for it, whose logits are the model's own of the token before.
+    head: PathBuf,
 }
 
 fn bundles() -> &'static Bundles {
@@ -24,15 +26,22 @@ fn bundles() -> &'static Bundles {
         let folder = tempfile::tempdir().unwrap();
         let backend = open_backend(&Options::new()).unwrap();
         let (source, plain) = (folder.path().join("model"), folder.path().join("plain"));
-        TestModel { seed: 11, vocab: VOCAB + 2, ..TestModel::tiny(Family::Llama) }.write(&source).unwrap();
-        let mut options = CompileOptions::new(&source, &plain);
-        (options.ars, options.cls, options.precision) = (vec![1, 8, 64], vec![256], Precision::F32);
-        compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
+        let model = TestModel { seed: 11, vocab: VOCAB + 2, ..TestModel::tiny(Family::Llama) };
+        model.write(&source).unwrap();
+        let (trained, head) = (folder.path().join("trained"), folder.path().join("head"));
+        TestEagle { passes_through: true, ..TestEagle::default() }.write(&model, &trained).unwrap();
+        for (from, to) in [(&source, &plain), (&trained, &head)] {
+            let mut options = CompileOptions::new(from, to);
+            (options.ars, options.cls, options.precision) = (vec![1, 8, 64], vec![256], Precision::F32);
+            options.kinds.hidden_states = from == &source;
+            options.eagle_of = (from == &trained).then(|| source.clone());
+            compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
+        }
         let config = config_with(&plain, "basic.json", |dialog| dialog["context"]["n-vocab"] = VOCAB.into());
         let tokens: Vec<TokenId> = (1..5).map(TokenId).collect();
         let mut model = Bundle::read(&config).unwrap().open(&options_of_one()).unwrap();
         model.make_forecast_prefix(&tokens, &plain.join("forecast-prefix")).unwrap();
-        Bundles { folder, plain }
+        Bundles { folder, plain, head }
     })
 }
 
@@ -71,27 +80,55 @@ fn ssd() -> PathBuf {
     of_kind("ssd-q1", block)
 }
 
+/// Both models by one config, as Genie has it.
+fn eaglet() -> PathBuf {
+    let of_head: Value =
+        serde_json::from_slice(&std::fs::read(bundles().head.join("genie_config.json")).unwrap()).unwrap();
+    config_with(&bundles().plain, "eaglet.json", |dialog| {
+        dialog["context"]["n-vocab"] = VOCAB.into();
+        dialog["type"] = "eaglet".into();
+        dialog["eaglet"] = json!({"version": 1, "eaglet-version": 1, "draft-len": 3, "n-branches": 2,
+                                  "max-tokens-target-can-evaluate": 7, "draft-kv-cache": true});
+        let (mut target, mut draft) = (dialog["engine"].clone(), of_head["dialog"]["engine"].clone());
+        (target["role"], draft["role"]) = ("target".into(), "draft".into());
+        for path in draft["model"]["binary"]["ctx-bins"].as_array_mut().unwrap() {
+            *path = bundles().head.join(path.as_str().unwrap()).display().to_string().into();
+        }
+        dialog["engine"] = json!([target, draft]);
+    })
+}
+
 fn open(config: &Path, options: &Options) -> Serving {
-    Bundle::read(config).unwrap().open_serving(options, None).unwrap()
+    open_with(config, options, ServeOptions::default())
+}
+
+fn open_with(config: &Path, options: &Options, serve: ServeOptions) -> Serving {
+    Bundle::read(config).unwrap().open_serving(options, serve).unwrap()
 }
 
 /// Long replies, every other one sampled with a seed of its own.
-fn requests(serving: &mut Serving) -> Vec<Request> {
+fn requests(serving: &mut Serving, n: u32) -> Vec<Request> {
     let defaults = serving.scheduler().base().defaults().clone();
     let request = |seed: u32| {
         let mut settings = defaults.clone();
         let sampler = settings.sampler.with_greedy(seed.is_multiple_of(2)).with_seed(Some(seed));
         settings.sampler = sampler.with_temp(0.7).unwrap();
         (settings.max_tokens, settings.ignore_end_tokens) = (Some(70), true);
-        let prompt = (0..3 + seed * 5).map(|i| TokenId(20 + (i * 7 + seed * 13) % 200)).collect();
+        // The later ones begin alike.
+        let (same, n) = if seed < 4 { (0, 3 + seed * 5) } else { (12, 16 + seed) };
+        let prompt = (0..n).map(|i| TokenId(20 + (i * 7 + if i < same { 0 } else { seed * 13 }) % 200)).collect();
         Request { prompt, settings, priority: 0 }
     };
-    (0..4).map(request).collect()
+    (0..n).map(request).collect()
 }
 
 /// All at once; returns what became of them, and how many steps it took.
 fn serve(serving: &mut Serving) -> (Vec<Finished>, usize) {
-    let requests = requests(serving);
+    serve_n(serving, 4)
+}
+
+fn serve_n(serving: &mut Serving, n: u32) -> (Vec<Finished>, usize) {
+    let requests = requests(serving, n);
     let scheduler = serving.scheduler();
     let ids: Vec<RequestId> = requests.into_iter().map(|request| scheduler.submit(request, 0).unwrap()).collect();
     let mut done: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
@@ -123,20 +160,46 @@ fn tokens(found: &[Finished]) -> Vec<Vec<TokenId>> {
 fn replies_of_trees_are_those_of_basic_in_fewer_steps() {
     let (plain, n_steps) = serve(&mut open(&basic(), &options_of_one()));
     let spec = |spec: &str| options_of_one().speculation(spec.parse().unwrap());
-    for (config, options) in
-        [(lade(), options_of_one()), (ssd(), options_of_one()), (basic(), spec("lade:2,3,4")), (basic(), spec("ssd"))]
-    {
+    let of_head = format!("eaglet:{}", bundles().head.display());
+    // What forecast tokens say means nothing here: nobody trained them.
+    for (config, options, holds) in [
+        (lade(), options_of_one(), true),
+        (ssd(), options_of_one(), false),
+        (eaglet(), options_of_one(), true),
+        (basic(), spec("lade:2,3,4"), true),
+        (basic(), spec("ssd"), false),
+        (basic(), spec(&of_head), true),
+    ] {
         let mut serving = open(&config, &options);
         assert_eq!(serving.note(), None);
         let (found, n) = serve(&mut serving);
-        assert_eq!(tokens(&found), tokens(&plain), "{config:?}");
+        assert_eq!(tokens(&found), tokens(&plain), "{config:?} {options:?}");
         let counts = found.iter().map(|done| done.reply.kpis.speculation.clone().unwrap());
         let (drafted, accepted) = counts.fold((0, 0), |(d, a), of| (d + of.n_drafted, a + of.n_accepted));
         println!("{}: {accepted} of {drafted} drafted tokens held, {n} steps, {n_steps} without", config.display());
         assert!(drafted > 0, "{config:?}");
-        if config == lade() || format!("{options:?}").contains("Lade") {
-            assert!(accepted > 20 && n < n_steps, "{accepted} of {drafted}, {n} of {n_steps} steps");
-        }
+        assert!(!holds || 3 * n < 2 * n_steps, "{config:?}: {accepted} of {drafted}, {n} of {n_steps} steps");
+    }
+}
+
+/// More requests than rows, prompts that begin alike: some are parked, some begin with rows whose hidden states no one kept.
+#[test]
+fn nothing_is_lost_where_rows_are_few() {
+    let serve_options = || ServeOptions { max_slots: 6, reserve: 4, ..ServeOptions::default() };
+    let run = |config: &Path| {
+        let mut serving = open_with(config, &options_of_one(), serve_options());
+        let found = serve_n(&mut serving, 10).0;
+        let n_shared: usize = found.iter().map(|done| done.n_shared).sum();
+        let n_drafted: usize =
+            found.iter().filter_map(|done| done.reply.kpis.speculation.as_ref()).map(|of| of.n_drafted).sum();
+        (tokens(&found), serving.scheduler().counts().n_parked, n_shared, n_drafted)
+    };
+    let (plain, _, _, none) = run(&basic());
+    assert_eq!((plain.len(), none), (10, 0));
+    for config in [lade(), ssd(), eaglet()] {
+        let (found, n_parked, n_shared, n_drafted) = run(&config);
+        assert_eq!(found, plain, "{config:?}");
+        assert!(n_parked > 0 && n_shared > 0 && n_drafted > 0, "{config:?}: {n_parked} {n_shared} {n_drafted}");
     }
 }
 
@@ -170,9 +233,7 @@ fn what_trees_lack_is_said() {
     let folder = bundles().folder.path().join("no-prefix");
     let said = refused(basic(), &options_of_one().speculation(format!("ssd:{}", folder.display()).parse().unwrap()));
     assert!(said.contains("no-prefix"), "{said}");
-    let script = refused(
-        basic(),
-        &options_of_one().speculation(format!("eaglet:{}", bundles().plain.display()).parse().unwrap()),
-    );
-    assert!(script.contains("hidden states"), "{script}");
+    let itself = format!("eaglet:{}", bundles().plain.display());
+    let said = refused(basic(), &options_of_one().speculation(itself.parse().unwrap()));
+    assert!(said.contains("a draft model with an input `target_hidden_states`"), "{said}");
 }

@@ -17,6 +17,7 @@ use engine::{EngineError, RowBudget, SeqId, SequenceModel, TokenModel};
 use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, Tick, TickRows, plan_tick};
 use session_store::{ForecastPrefix, PrefixStore};
 
+use self::trees::TreeModel;
 use crate::active::Active;
 use crate::arrivals::Arrivals;
 use crate::draft_model::DraftModel;
@@ -73,6 +74,7 @@ pub struct Scheduler {
     idle: VecDeque<SeqId>,
     stored: Option<StoredPrefixes>,
     draft_model: Option<DraftModel>,
+    tree_model: Option<TreeModel>,
     /// Rows beside those of the requests, which forecasts see.
     prefix: Option<ForecastPrefix>,
     events: Vec<Event>,
@@ -121,6 +123,7 @@ impl Scheduler {
             idle: VecDeque::new(),
             stored: None,
             draft_model: None,
+            tree_model: None,
             prefix: None,
             events: Vec::new(),
             next_id: 1,
@@ -282,6 +285,9 @@ impl Scheduler {
         let mut reply = reply;
         if self.draft_model.is_some() {
             reply.take_drafts();
+        }
+        if let Some(model) = &self.tree_model {
+            reply.take_trees(model.most_gained());
         }
         let id = RequestId(self.next_id);
         self.next_id += 1;

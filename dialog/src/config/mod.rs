@@ -67,12 +67,6 @@ impl DialogConfig {
         Ok(Self { context: genie.context().clone(), genie, sampler, engine })
     }
 
-    /// The same config without the other engine of two (`secondary`, `draft`).
-    #[must_use]
-    pub fn without_second_engine(self) -> Self {
-        Self { genie: self.genie.without_second_engine(), ..self }
-    }
-
     /// The same config with the other engine of two (`secondary`, `draft`) as its only one; `None` if there is one.
     #[must_use]
     pub fn of_second_engine(&self) -> Option<Self> {

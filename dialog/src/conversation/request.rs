@@ -212,9 +212,9 @@ pub(super) enum Drafter {
 
 /// A reply in the making.
 pub struct RequestReply {
-    base: RequestBase,
-    sampler: Sampler,
-    query: QueryState,
+    pub(super) base: RequestBase,
+    pub(super) sampler: Sampler,
+    pub(super) query: QueryState,
     grammar: Option<Box<Constraint>>,
     /// How many of the likeliest are wanted, and what was not given out yet, a token each.
     logprobs: Option<(usize, VecDeque<Logprobs>)>,

@@ -6,12 +6,15 @@
 //! offered to the target, which verifies them in one step; what it accepts goes into the draft's cache once more, now with the
 //! target's hidden states.
 //!
-//! *Files*: `tree` says which nodes there are, `drafter` what the draft model runs.
+//! *Files*: `tree` says which nodes there are, `growth` how the draft model runs them, `drafter` how it follows a dialog, `served` how it
+//! follows several replies beside each other.
 //!
 //! *Source*: libGenie 1.21, docs/speculation.md; the method is that of Li et al., "EAGLE: speculative sampling requires
 //! rethinking feature uncertainty" (2024), and its successors.
 
 mod drafter;
+mod growth;
+mod served;
 mod settings;
 mod tree;
 
@@ -28,6 +31,7 @@ use crate::kpi::Speculation;
 use crate::sampler::SamplerRules;
 
 use drafter::Drafter;
+pub use served::{EagletTrees, TreeWish};
 pub use settings::EagletSettings;
 use settings::NAME;
 pub use tree::EarlyStop;
@@ -86,34 +90,7 @@ impl DialogKind for Eaglet {
     }
 
     fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
-        let refuse =
-            |expected: &str, found: String| Err(DialogError::Kind { kind: NAME, expected: expected.to_owned(), found });
-        let Some(width) = models.main.feature_widths().given else {
-            return refuse(
-                "a target whose graphs all have an output `last_hidden_states` with a row for each token",
-                "one without".into(),
-            );
-        };
-        if let Some(widest) = models.main.widest_step().filter(|widest| self.settings.max_rows > *widest) {
-            let expected =
-                format!("graphs of the target that give logits for {} tokens at once", self.settings.max_rows);
-            return refuse(&expected, format!("at most {widest}: lower `max-tokens-target-can-evaluate`"));
-        }
-        let Some(draft) = models.second else { return Ok(()) };
-        if let Some(map) = &self.map {
-            map.check(NAME, models.main.vocab_size(), draft.vocab_size())?;
-        }
-        let found = draft.feature_widths();
-        if (found.taken, found.given) == (Some(width), Some(width)) {
-            return Ok(());
-        }
-        let words = |width: Option<usize>| width.map_or("none".to_owned(), |n| format!("{n} numbers wide"));
-        refuse(
-            &format!(
-                "a draft model with an input `target_hidden_states` and an output `last_hidden_states`, both {width} numbers wide"
-            ),
-            format!("input {}, output {}", words(found.taken), words(found.given)),
-        )
+        check_models(&self.settings, self.map.as_ref(), models)
     }
 
     fn prepare(&mut self, model: &mut dyn TokenModel) -> Result<(), DialogError> {
@@ -173,4 +150,39 @@ impl DialogKind for Eaglet {
         self.drafter = Drafter::default();
         self.budget.forget_gains();
     }
+}
+
+/// Refuses models that do not go together.
+fn check_models(
+    settings: &EagletSettings,
+    map: Option<&VocabularyMap>,
+    models: &Models<'_>,
+) -> Result<(), DialogError> {
+    let refuse =
+        |expected: &str, found: String| Err(DialogError::Kind { kind: NAME, expected: expected.to_owned(), found });
+    let Some(width) = models.main.feature_widths().given else {
+        return refuse(
+            "a target whose graphs all have an output `last_hidden_states` with a row for each token",
+            "one without".into(),
+        );
+    };
+    if let Some(widest) = models.main.widest_step().filter(|widest| settings.max_rows > *widest) {
+        let expected = format!("graphs of the target that give logits for {} tokens at once", settings.max_rows);
+        return refuse(&expected, format!("at most {widest}: lower `max-tokens-target-can-evaluate`"));
+    }
+    let Some(draft) = models.second else { return Ok(()) };
+    if let Some(map) = map {
+        map.check(NAME, models.main.vocab_size(), draft.vocab_size())?;
+    }
+    let found = draft.feature_widths();
+    if (found.taken, found.given) == (Some(width), Some(width)) {
+        return Ok(());
+    }
+    let words = |width: Option<usize>| width.map_or("none".to_owned(), |n| format!("{n} numbers wide"));
+    refuse(
+        &format!(
+            "a draft model with an input `target_hidden_states` and an output `last_hidden_states`, both {width} numbers wide"
+        ),
+        format!("input {}, output {}", words(found.taken), words(found.given)),
+    )
 }

@@ -26,7 +26,7 @@ use crate::conversation::error::DialogError;
 use crate::kpi::Speculation;
 
 pub use basic::Basic;
-pub use eaglet::{Eaglet, EagletSettings, EarlyStop};
+pub use eaglet::{Eaglet, EagletSettings, EagletTrees, EarlyStop, TreeWish};
 pub use kv_share::{CacheRoute, KvShare};
 pub use lade::{Lade, LadeSettings, UpdateMode};
 pub use lookup::{Lookup, LookupSettings};

@@ -382,12 +382,14 @@ impl FeatureModel for Toy {
     fn keep_features(&mut self, _: bool) -> Result<(), EngineError> {
         Ok(())
     }
-    fn feature(&self, position: usize) -> Option<&[f32]> {
+    fn feature_of(&self, seq: SeqId, position: usize) -> Option<&[f32]> {
+        assert_eq!(seq, SeqId(0));
         self.features.chunks_exact(2).nth(position)
     }
     fn forget_features(&mut self) {
         self.features.clear();
     }
+    fn forget_features_before(&mut self, _: SeqId, _: usize) {}
     fn process_features(
         &mut self,
         inputs: &[SeqTokens<'_>],

@@ -197,13 +197,6 @@ impl GenieConfig {
         own.or_else(|| self.values.second.as_ref()?.0.draft_token_map.as_deref())
     }
 
-    /// The same config without the other engine of two (`secondary`, `draft`).
-    #[must_use]
-    pub fn without_second_engine(&self) -> Self {
-        let values = Values { second: None, ..self.values.clone() };
-        Self { values, ..self.clone() }
-    }
-
     /// The same config with the other engine of two (`secondary`, `draft`) as its only one.
     #[must_use]
     pub fn of_second_engine(&self) -> Option<Self> {

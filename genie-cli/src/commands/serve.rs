@@ -165,7 +165,7 @@ impl Args {
             let (max_bytes, min_tokens) = (self.prefix_cache_mib << 20, self.prefix_min_tokens);
             options = options.prefix_cache(PrefixCacheOptions { folder: folder.clone(), max_bytes, min_tokens });
         }
-        let mut model = bundle.open_to_serve(&self.speculation.apply(options))?;
+        let mut model = bundle.open_either(&self.speculation.apply(options))?;
         let serve = self.scheduling.options(&mut model, printer)?;
         let serving = model.into_serving(serve)?;
         if let Some(note) = serving.note() {

@@ -4,13 +4,16 @@
 //! in a microsecond do not become fewer by what trees have gained before; else until trees have not held for a while.
 
 use dialog::DialogError;
-use dialog::kinds::TreeKind;
-use engine::EngineError;
+use dialog::conversation::DraftTree;
+use dialog::kinds::{EagletSettings, EagletTrees, TreeKind, TreeWish, VocabularyMap};
+use engine::{EngineError, TokenModel};
+use genie_types::TokenId;
 use kvmanager::plan::serve::Phase;
 use session_store::ForecastPrefix;
 
 use super::{Scheduler, fitted, sequences};
 use crate::ServeError;
+use crate::active::Active;
 use crate::draft::Draft;
 
 impl Scheduler {
@@ -35,15 +38,10 @@ impl Scheduler {
             return Err(ServeError::Busy { n_requests: self.active.len() });
         }
         if kind.as_ref().is_some_and(|kind| !self.takes_trees_of(kind)) {
-            let expected = "a model whose steps have rows of several sequences";
-            let found = "fused graphs, a batch dimension, or a cache of one sequence".to_owned();
-            return Err(ServeError::Setting { key: "trees of drafts", expected, found });
+            return Err(no_trees());
         }
-        let widest = self.times.widest();
-        if let Some(kind) = kind.as_ref().filter(|kind| kind.n_rows() > widest) {
-            let (name, found) = (kind.name(), format!("steps of at most {widest}; smaller numbers fit"));
-            let expected = format!("steps with the {} rows of a tree of these settings", kind.n_rows());
-            return Err(DialogError::Kind { kind: name, expected, found }.into());
+        if let Some(kind) = &kind {
+            check_rows(kind.name(), kind.n_rows(), self.times.widest())?;
         }
         let prefix = match &kind {
             Some(TreeKind::Ssd(settings)) => Some(settings.read_prefix(&mut *self.model)?),
@@ -77,9 +75,34 @@ impl Scheduler {
         self.model.restore_snapshot(&prefix.before(snapshot))
     }
 
-    /// A tree for each reply that drafts some, as far as they are worth the rows.
+    /// Has another model propose trees from the model's hidden states, for each reply that does not draft by itself. A token that is
+    /// drawn is the first model's; where offers hold there are several in a step. `map`: the draft model has ids of its own.
+    ///
+    /// # Errors
+    /// [`ServeError::Busy`]; [`ServeError::Setting`] for a model whose steps take no trees; [`ServeError::Dialog`] for models that do not go together.
+    pub fn set_tree_model(
+        &mut self,
+        mut draft: Box<dyn TokenModel>,
+        settings: EagletSettings,
+        map: Option<VocabularyMap>,
+    ) -> Result<(), ServeError> {
+        if !self.active.is_empty() {
+            return Err(ServeError::Busy { n_requests: self.active.len() });
+        }
+        if !self.takes_trees() {
+            return Err(no_trees());
+        }
+        self.model.reset()?;
+        self.idle.clear();
+        let trees = EagletTrees::new(settings, map, &mut *self.model, &mut *draft)?;
+        check_rows("eaglet", trees.n_rows(), self.times.widest())?;
+        self.tree_model = Some(TreeModel { draft, trees, is_left_aside: false });
+        Ok(())
+    }
+
+    /// A tree for each reply that has some, as far as they are worth the rows.
     pub(super) fn make_trees(&mut self) {
-        if self.base.trees().is_none() {
+        if self.base.trees().is_none() && self.tree_model.is_none() {
             return;
         }
         let (limit, widest, n_vocab) = (self.limit(), self.times.widest(), self.vocab_size());
@@ -90,23 +113,86 @@ impl Scheduler {
             n_rows += 1 + request.draft.n_rows();
             n_tokens += 1.0;
         }
+        let step = self.n_steps as u64 + 1;
         for request in self.active.iter_mut().filter(|request| request.phase == Phase::Decode) {
             if !request.draft.is_none() {
                 continue;
             }
             let most = limit.saturating_sub(request.n_done).min((widest + 1).saturating_sub(n_rows));
-            let Some((tree, gain)) = request.reply.tree(most, n_vocab) else { continue };
-            let more = tree.n_rows() - 1;
-            let is_worth = times.as_ref().is_none_or(|times| {
-                let (without, with) = (times.us_for(n_rows), times.us_for(n_rows + more));
-                (n_tokens + gain) * without >= n_tokens * with
-            });
-            if is_worth {
-                (n_rows, n_tokens) = (n_rows + more, n_tokens + gain);
-                request.draft = Draft::Tree(tree);
-            } else {
-                request.reply.left_tree();
-            }
+            let is_worth = |more: usize, gain: f64| {
+                times.as_ref().is_none_or(|times| {
+                    let (without, with) = (times.us_for(n_rows), times.us_for(n_rows + more));
+                    (n_tokens + gain) * without >= n_tokens * with
+                })
+            };
+            let (tree, gain) = match &mut self.tree_model {
+                Some(model) => {
+                    let n_rows = model.trees.n_rows();
+                    let Some(gain) = request.reply.wants_tree().filter(|_| n_rows <= most) else { continue };
+                    if !is_worth(n_rows - 1, gain) {
+                        request.reply.left_tree();
+                        continue;
+                    }
+                    let Some(tree) = model.tree(&mut *self.model, request, step) else { continue };
+                    (tree, gain)
+                }
+                None => {
+                    let Some((tree, gain)) = request.reply.tree(most, n_vocab) else { continue };
+                    if !is_worth(tree.n_rows() - 1, gain) {
+                        request.reply.left_tree();
+                        continue;
+                    }
+                    (tree, gain)
+                }
+            };
+            (n_rows, n_tokens) = (n_rows + tree.n_rows() - 1, n_tokens + gain);
+            request.draft = Draft::Tree(tree);
         }
     }
+}
+
+/// A model that proposes trees for another. *Invariant*: a draft is no more than an offer: where the draft model fails it is left aside.
+pub(crate) struct TreeModel {
+    draft: Box<dyn TokenModel>,
+    trees: EagletTrees,
+    is_left_aside: bool,
+}
+
+impl TreeModel {
+    /// Most tokens that a tree gives beyond the one of every step.
+    pub(crate) fn most_gained(&self) -> usize {
+        self.trees.most_gained()
+    }
+
+    fn tree(&mut self, target: &mut dyn TokenModel, request: &Active, step: u64) -> Option<DraftTree> {
+        let seq = request.seq.filter(|_| !self.is_left_aside)?;
+        let end_tokens: Vec<TokenId> = request.reply.end_tokens().collect();
+        let wish = TreeWish {
+            seq,
+            history: request.reply.history(),
+            most_levels: request.reply.n_wanted().saturating_sub(1),
+            top_p: request.reply.top_p(),
+            end_tokens: &end_tokens,
+        };
+        self.trees.tree(target, &mut *self.draft, &wish, step).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the draft model is left aside");
+            self.is_left_aside = true;
+            None
+        })
+    }
+}
+
+fn no_trees() -> ServeError {
+    let expected = "a model whose steps have rows of several sequences";
+    let found = "fused graphs, a batch dimension, or a cache of one sequence".to_owned();
+    ServeError::Setting { key: "trees of drafts", expected, found }
+}
+
+fn check_rows(kind: &'static str, n_rows: usize, widest: usize) -> Result<(), ServeError> {
+    if n_rows <= widest {
+        return Ok(());
+    }
+    let expected = format!("steps with the {n_rows} rows of a tree of these settings");
+    let found = format!("steps of at most {widest}; smaller numbers fit");
+    Err(DialogError::Kind { kind, expected, found }.into())
 }

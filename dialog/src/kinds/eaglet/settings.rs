@@ -26,6 +26,12 @@ impl Default for EagletSettings {
 }
 
 impl EagletSettings {
+    /// The same with no more rows than a step of the target has.
+    #[must_use]
+    pub fn fitting(self, widest: usize) -> Self {
+        Self { max_rows: self.max_rows.min(widest), ..self }
+    }
+
     /// Those of a config's block `eaglet`; the defaults without one.
     pub fn of_config(config: &DialogConfig) -> Self {
         let Some(block) = &config.kind_blocks().eaglet else { return Self::default() };
