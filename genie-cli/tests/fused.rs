@@ -66,6 +66,20 @@ fn caches_of_8_bits_are_updated_in_three_ways() {
         for line in printed(folder, &["verify", update, "-n", "6", "--json"]).lines() {
             assert_eq!(serde_json::from_str::<Value>(line).unwrap()["ok"], true, "{update}: {line}");
         }
+        // Where input and output cannot be one buffer, whole caches are written aside: the same tokens, and it is said.
+        let config = folder.join(update).join("genie_config.json");
+        let mut aside: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+        aside["dialog"]["engine"]["pd_fusion"]["in_place"] = false.into();
+        std::fs::write(folder.join(update).join("aside.json"), aside.to_string()).unwrap();
+        let aside = format!("{update}/aside.json");
+        assert_eq!(reply(folder, &aside)["tokens"], wanted, "{aside}");
+        let bytes = |bundle: &str| {
+            let inspected = printed(folder, &["inspect", bundle, "--json"]);
+            serde_json::from_str::<Value>(&inspected).unwrap()["fused"]["bytes_written_aside"].as_u64().unwrap()
+        };
+        assert_eq!((bytes(update), bytes(&aside) > 0), (0, update != "host"), "{update}");
+        let words = printed(folder, &["inspect", &aside]);
+        assert_eq!(words.contains("of caches aside in each step"), update != "host", "{words}");
     }
     // The bundle of floats that gave the scales is gone.
     let mut left: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -174,7 +174,7 @@ fn replies_of_trees_are_those_of_basic_in_fewer_steps() {
         assert_eq!(serving.note(), None);
         let (found, n) = serve(&mut serving);
         assert_eq!(tokens(&found), tokens(&plain), "{config:?} {options:?}");
-        let counts = found.iter().map(|done| done.reply.kpis.speculation.clone().unwrap());
+        let counts = found.iter().map(|done| done.reply.kpis.speculation.unwrap());
         let (drafted, accepted) = counts.fold((0, 0), |(d, a), of| (d + of.n_drafted, a + of.n_accepted));
         println!("{}: {accepted} of {drafted} drafted tokens held, {n} steps, {n_steps} without", config.display());
         assert!(drafted > 0, "{config:?}");
@@ -218,7 +218,7 @@ fn a_forecast_prefix_stays_beside_the_requests() {
     assert_eq!(serving.scheduler().counts().rows.used, 0);
     let again = serve(&mut serving).0;
     assert_eq!(tokens(&first), tokens(&again));
-    let held = |found: &[Finished]| found.iter().map(|f| f.reply.kpis.speculation.clone().unwrap()).collect::<Vec<_>>();
+    let held = |found: &[Finished]| found.iter().map(|f| f.reply.kpis.speculation.unwrap()).collect::<Vec<_>>();
     assert_eq!(held(&first), held(&again), "forecasts see the same prefix");
 }
 

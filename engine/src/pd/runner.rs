@@ -90,6 +90,12 @@ impl<X: Executor> PairRunner<X> {
         &self.graphs.layout
     }
 
+    /// Bytes of caches that a step of the widest graph writes beside those of the sequences, from where its new rows are copied: 0 where the graphs
+    /// write in place, and where they do not update the cache.
+    pub fn bytes_written_aside(&self) -> usize {
+        self.graphs.bytes_aside()
+    }
+
     /// What the graphs can take.
     pub fn limits(&self) -> &PairLimits {
         &self.limits

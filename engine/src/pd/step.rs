@@ -60,6 +60,11 @@ pub(super) struct Stores<'a> {
 }
 
 impl Graphs {
+    /// Bytes of updated pasts that are not those of the sequences.
+    pub(super) fn bytes_aside(&self) -> usize {
+        self.updated.iter().flatten().map(|buffer| buffer.bytes().len()).sum()
+    }
+
     pub(super) fn new(layout: PairLayout, in_place: bool) -> Result<Self, EngineError> {
         let widest = layout.graphs().map(|g| g.rows).max().unwrap_or(1);
         let tensors: Vec<KvTensor> = layout.tensors.iter().map(|t| t.tensor).collect();

@@ -147,7 +147,16 @@ fn print_fused(runner: &PairRunner, printer: &Printer) -> Result<()> {
     printer.data_line(format_args!(
         "  fused graphs, context {}, the cache is updated by the {}",
         layout.context,
-        if layout.updates { "graphs" } else { "client" }
+        match (layout.updates, runner.bytes_written_aside()) {
+            (false, _) => "client".to_owned(),
+            (true, 0) => "graphs in place".to_owned(),
+            (true, aside) => {
+                let megabytes = aside as f64 / 1e6;
+                format!(
+                    "graphs, which write {megabytes:.1} MB of caches aside in each step: `pd_fusion.in_place` is false"
+                )
+            }
+        }
     ))?;
     for graph in layout.graphs() {
         let (rows, past) = (graph.rows, layout.past_of(graph.rows));
@@ -166,7 +175,8 @@ fn fused_json(runner: &PairRunner) -> Value {
         .graphs()
         .map(|g| json!({"graph": g.info.name, "rows": g.rows, "past": layout.past_of(g.rows)}))
         .collect();
-    json!({"context": layout.context, "updates": layout.updates, "graphs": graphs})
+    let aside = runner.bytes_written_aside();
+    json!({"context": layout.context, "updates": layout.updates, "bytes_written_aside": aside, "graphs": graphs})
 }
 
 /// Bytes of the cache at each context length.
