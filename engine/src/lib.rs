@@ -74,6 +74,7 @@ mod embed;
 pub mod embedding_codes;
 mod engine;
 pub mod error;
+mod error_classes;
 mod error_words;
 pub mod executor;
 mod extra_rows;

@@ -161,7 +161,7 @@ fn replies_of_trees_are_those_of_basic_in_fewer_steps() {
     let (plain, n_steps) = serve(&mut open(&basic(), &options_of_one()));
     let spec = |spec: &str| options_of_one().speculation(spec.parse().unwrap());
     let of_head = format!("eaglet:{}", bundles().head.display());
-    // What forecast tokens say means nothing here: nobody trained them.
+    // What forecast tokens say means nothing here: they were not trained.
     for (config, options, holds) in [
         (lade(), options_of_one(), true),
         (ssd(), options_of_one(), false),

@@ -46,7 +46,8 @@ pub mod scheduler;
 pub mod server;
 pub mod slot;
 mod step;
-pub mod watch;
+pub mod tree_model;
+mod watch;
 
 pub use arrivals::Arrived;
 pub use dialog::config::BatchingSettings;

@@ -17,11 +17,11 @@ use engine::{EngineError, RowBudget, SeqId, SequenceModel, TokenModel};
 use kvmanager::plan::serve::{Phase, ServeRules, ServeState, StepTimes, Tick, TickRows, plan_tick};
 use session_store::{ForecastPrefix, PrefixStore};
 
-use self::trees::TreeModel;
 use crate::active::Active;
 use crate::arrivals::Arrivals;
 use crate::draft_model::DraftModel;
 use crate::prefix::StoredPrefixes;
+use crate::tree_model::TreeModel;
 use crate::watch::Watchers;
 use crate::{Event, Finished, Request, RequestId, ServeError, ServeOptions};
 

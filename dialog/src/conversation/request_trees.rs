@@ -5,7 +5,8 @@ use genie_types::TokenId;
 use super::error::DialogError;
 use super::request::{Drafter, RequestReply};
 use super::trees::DraftTree;
-use crate::kinds::tree_drafts::{RowDraw, TreeDrafts, TreeKind};
+use crate::kinds::TreeKind;
+use crate::kinds::tree_drafts::{RowDraw, TreeDrafts};
 use crate::kpi::Speculation;
 
 /// Steps without a tree after which trees are thought of as at the beginning again, about.

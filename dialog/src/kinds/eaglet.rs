@@ -36,9 +36,6 @@ pub use settings::EagletSettings;
 use settings::NAME;
 pub use tree::EarlyStop;
 
-/// Most sequences beside the dialog's.
-const MOST_SEQUENCES: usize = 63;
-
 /// Genie's `eaglet` dialog.
 #[derive(Debug)]
 pub struct Eaglet {
@@ -55,20 +52,9 @@ impl Eaglet {
     /// # Errors
     /// [`DialogError::Kind`]: no levels, no branches, or more nodes at once than a cache has sequences.
     pub fn new(settings: EagletSettings) -> Result<Self, DialogError> {
-        let EagletSettings { draft_len, n_branches, max_rows, .. } = settings;
-        let n_nodes = n_branches.saturating_mul(draft_len.saturating_sub(1));
-        if draft_len == 0 || n_branches == 0 || max_rows == 0 || n_nodes > MOST_SEQUENCES {
-            let expected = format!(
-                "`draft-len`, `n-branches` and `max-tokens-target-can-evaluate` of at least 1, and `n-branches` * (`draft-len` - 1) \
-                 of at most {MOST_SEQUENCES}"
-            );
-            return Err(DialogError::Kind {
-                kind: NAME,
-                expected,
-                found: format!("{draft_len}, {n_branches}, {max_rows}"),
-            });
-        }
-        Ok(Self { settings, drafter: Drafter::default(), budget: TimeBudget::of_rows(max_rows), map: None })
+        settings.check()?;
+        let budget = TimeBudget::of_rows(settings.max_rows);
+        Ok(Self { settings, drafter: Drafter::default(), budget, map: None })
     }
 
     /// The same without a back-off: every step verifies a tree, whatever that costs.
@@ -90,7 +76,7 @@ impl DialogKind for Eaglet {
     }
 
     fn check(&self, models: &Models<'_>) -> Result<(), DialogError> {
-        check_models(&self.settings, self.map.as_ref(), models)
+        self.settings.check_models(self.map.as_ref(), models)
     }
 
     fn prepare(&mut self, model: &mut dyn TokenModel) -> Result<(), DialogError> {
@@ -150,39 +136,4 @@ impl DialogKind for Eaglet {
         self.drafter = Drafter::default();
         self.budget.forget_gains();
     }
-}
-
-/// Refuses models that do not go together.
-fn check_models(
-    settings: &EagletSettings,
-    map: Option<&VocabularyMap>,
-    models: &Models<'_>,
-) -> Result<(), DialogError> {
-    let refuse =
-        |expected: &str, found: String| Err(DialogError::Kind { kind: NAME, expected: expected.to_owned(), found });
-    let Some(width) = models.main.feature_widths().given else {
-        return refuse(
-            "a target whose graphs all have an output `last_hidden_states` with a row for each token",
-            "one without".into(),
-        );
-    };
-    if let Some(widest) = models.main.widest_step().filter(|widest| settings.max_rows > *widest) {
-        let expected = format!("graphs of the target that give logits for {} tokens at once", settings.max_rows);
-        return refuse(&expected, format!("at most {widest}: lower `max-tokens-target-can-evaluate`"));
-    }
-    let Some(draft) = models.second else { return Ok(()) };
-    if let Some(map) = map {
-        map.check(NAME, models.main.vocab_size(), draft.vocab_size())?;
-    }
-    let found = draft.feature_widths();
-    if (found.taken, found.given) == (Some(width), Some(width)) {
-        return Ok(());
-    }
-    let words = |width: Option<usize>| width.map_or("none".to_owned(), |n| format!("{n} numbers wide"));
-    refuse(
-        &format!(
-            "a draft model with an input `target_hidden_states` and an output `last_hidden_states`, both {width} numbers wide"
-        ),
-        format!("input {}, output {}", words(found.taken), words(found.given)),
-    )
 }

@@ -15,6 +15,7 @@ mod spd;
 mod ssd;
 mod time_budget;
 pub(crate) mod tree_drafts;
+mod tree_kind;
 mod vocabulary_map;
 
 use engine::TokenModel;
@@ -34,7 +35,7 @@ pub use multistream::MultiStream;
 pub use scripted::{Script, Scripted};
 pub use spd::Spd;
 pub use ssd::{BranchMode, Branches, Ssd, SsdSettings};
-pub use tree_drafts::TreeKind;
+pub use tree_kind::TreeKind;
 pub use vocabulary_map::VocabularyMap;
 
 /// A way to generate a reply. One value serves all queries of a dialog.

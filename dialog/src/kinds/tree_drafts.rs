@@ -1,52 +1,14 @@
 //! Trees of drafts for a reply beside others, whose steps someone else runs.
 //!
 //! A kind that drafts trees without a model of its own has two forms: a [`DialogKind`](super::DialogKind), which runs its steps, and
-//! one of these, which is asked for the tree of the next step and told what was drawn from it. Tokens are drawn along the offers as
+//! one of these, which is asked for the tree of the next step and shown what was drawn from it. Tokens are drawn along the offers as
 //! without a tree, so replies are those of `basic`; what a form of these drafts never draws from the sampler.
 
 use std::fmt::Debug;
 
 use genie_types::TokenId;
 
-use super::lade::{LadeSettings, LadeTrees};
-use super::ssd::{SsdSettings, SsdTrees};
 use crate::conversation::trees::DraftTree;
-
-/// Kinds whose trees can be rows of a step that others share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TreeKind {
-    /// Lookahead.
-    Lade(LadeSettings),
-    /// Forecast tokens. The model must have the prefix ([`SsdSettings::read_prefix`]) as the sequence
-    /// [`ForecastPrefix::SEQ`](session_store::ForecastPrefix::SEQ).
-    Ssd(SsdSettings),
-}
-
-impl TreeKind {
-    /// Genie's name of the kind.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Lade(_) => "lade",
-            Self::Ssd(_) => "ssd-q1",
-        }
-    }
-
-    /// Most rows of a tree.
-    pub fn n_rows(&self) -> usize {
-        match self {
-            Self::Lade(settings) => settings.n_rows(),
-            Self::Ssd(settings) => settings.n_rows(),
-        }
-    }
-
-    /// For one reply.
-    pub(crate) fn drafts(&self) -> Box<dyn TreeDrafts> {
-        match self {
-            Self::Lade(settings) => Box::new(LadeTrees::new(*settings)),
-            Self::Ssd(settings) => Box::new(SsdTrees::new(settings)),
-        }
-    }
-}
 
 /// A token that was drawn from a row of a tree.
 #[derive(Debug)]

@@ -4,17 +4,15 @@
 //! in a microsecond do not become fewer by what trees have gained before; else until trees have not held for a while.
 
 use dialog::DialogError;
-use dialog::conversation::DraftTree;
-use dialog::kinds::{EagletSettings, EagletTrees, TreeKind, TreeWish, VocabularyMap};
+use dialog::kinds::{EagletSettings, EagletTrees, TreeKind, VocabularyMap};
 use engine::{EngineError, TokenModel};
-use genie_types::TokenId;
 use kvmanager::plan::serve::Phase;
 use session_store::ForecastPrefix;
 
 use super::{Scheduler, fitted, sequences};
 use crate::ServeError;
-use crate::active::Active;
 use crate::draft::Draft;
+use crate::tree_model::TreeModel;
 
 impl Scheduler {
     /// Whether trees of drafts can be rows of its steps: not those of fused graphs, nor of graphs with a batch dimension.
@@ -96,7 +94,7 @@ impl Scheduler {
         self.idle.clear();
         let trees = EagletTrees::new(settings, map, &mut *self.model, &mut *draft)?;
         check_rows("eaglet", trees.n_rows(), self.times.widest())?;
-        self.tree_model = Some(TreeModel { draft, trees, is_left_aside: false });
+        self.tree_model = Some(TreeModel::new(draft, trees));
         Ok(())
     }
 
@@ -127,7 +125,7 @@ impl Scheduler {
             };
             let (tree, gain) = match &mut self.tree_model {
                 Some(model) => {
-                    let n_rows = model.trees.n_rows();
+                    let n_rows = model.n_rows();
                     let Some(gain) = request.reply.wants_tree().filter(|_| n_rows <= most) else { continue };
                     if !is_worth(n_rows - 1, gain) {
                         request.reply.left_tree();
@@ -148,37 +146,6 @@ impl Scheduler {
             (n_rows, n_tokens) = (n_rows + tree.n_rows() - 1, n_tokens + gain);
             request.draft = Draft::Tree(tree);
         }
-    }
-}
-
-/// A model that proposes trees for another. *Invariant*: a draft is no more than an offer: where the draft model fails it is left aside.
-pub(crate) struct TreeModel {
-    draft: Box<dyn TokenModel>,
-    trees: EagletTrees,
-    is_left_aside: bool,
-}
-
-impl TreeModel {
-    /// Most tokens that a tree gives beyond the one of every step.
-    pub(crate) fn most_gained(&self) -> usize {
-        self.trees.most_gained()
-    }
-
-    fn tree(&mut self, target: &mut dyn TokenModel, request: &Active, step: u64) -> Option<DraftTree> {
-        let seq = request.seq.filter(|_| !self.is_left_aside)?;
-        let end_tokens: Vec<TokenId> = request.reply.end_tokens().collect();
-        let wish = TreeWish {
-            seq,
-            history: request.reply.history(),
-            most_levels: request.reply.n_wanted().saturating_sub(1),
-            top_p: request.reply.top_p(),
-            end_tokens: &end_tokens,
-        };
-        self.trees.tree(target, &mut *self.draft, &wish, step).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the draft model is left aside");
-            self.is_left_aside = true;
-            None
-        })
     }
 }
 

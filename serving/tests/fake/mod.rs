@@ -38,7 +38,7 @@ pub struct Fake {
     n_steps: usize,
     /// Trees with branches that ran.
     pub n_trees: Arc<AtomicUsize>,
-    /// Only so many tokens at the end count.
+    /// Only the last `sees` tokens count.
     sees: usize,
     /// What its ids stand for in [`VOCAB`], where they are others.
     ids: Option<Vec<u32>>,

@@ -11,8 +11,7 @@ use engine::{EngineError, FeatureModel, SeqId, TokenModel};
 use genie_types::TokenId;
 
 use super::growth::{Growth, Row, featured, offer, offered_only, run_plain};
-use super::settings::EagletSettings;
-use super::{Eaglet, MOST_SEQUENCES, check_models};
+use super::settings::{EagletSettings, MOST_SEQUENCES, NAME};
 use crate::conversation::error::DialogError;
 use crate::conversation::trees::DraftTree;
 use crate::kinds::{Models, VocabularyMap};
@@ -59,7 +58,7 @@ impl EagletTrees {
     /// For a target and its draft model; the target keeps its hidden states from now on.
     ///
     /// # Errors
-    /// [`DialogError::Kind`]: settings that [`Eaglet::new`] refuses, models that do not go together, a draft model whose cache has one
+    /// [`DialogError::Kind`]: settings that [`Eaglet::new`](super::Eaglet::new) refuses, models that do not go together, a draft model whose cache has one
     /// sequence at a time.
     pub fn new(
         settings: EagletSettings,
@@ -67,12 +66,12 @@ impl EagletTrees {
         target: &mut dyn TokenModel,
         draft: &mut dyn TokenModel,
     ) -> Result<Self, DialogError> {
-        Eaglet::new(settings.clone())?;
-        check_models(&settings, map.as_ref(), &Models { main: &*target, second: Some(&*draft) })?;
+        settings.check()?;
+        settings.check_models(map.as_ref(), &Models { main: &*target, second: Some(&*draft) })?;
         if !draft.sequences().is_some_and(|model| model.runs_together()) {
             let expected = "a draft model whose cache keeps several sequences beside each other".to_owned();
             let found = "one that has one at a time".to_owned();
-            return Err(DialogError::Kind { kind: super::settings::NAME, expected, found });
+            return Err(DialogError::Kind { kind: NAME, expected, found });
         }
         draft.reset()?;
         featured(Some(&mut *target))?.keep_features(true)?;

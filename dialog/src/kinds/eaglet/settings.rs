@@ -2,6 +2,11 @@
 
 use super::tree::EarlyStop;
 use crate::config::DialogConfig;
+use crate::conversation::error::DialogError;
+use crate::kinds::{Models, VocabularyMap};
+
+/// Most sequences beside the dialog's.
+pub(super) const MOST_SEQUENCES: usize = 63;
 
 /// The kind's name.
 pub(super) const NAME: &str = "eaglet";
@@ -43,5 +48,54 @@ impl EagletSettings {
                 .early_stop
                 .map(|stop| EarlyStop { entropy: stop.entropy_threshold, min_levels: stop.min_draft_levels }),
         }
+    }
+
+    /// Refuses settings that no tree has.
+    pub(super) fn check(&self) -> Result<(), DialogError> {
+        let EagletSettings { draft_len, n_branches, max_rows, .. } = *self;
+        let n_nodes = n_branches.saturating_mul(draft_len.saturating_sub(1));
+        if draft_len == 0 || n_branches == 0 || max_rows == 0 || n_nodes > MOST_SEQUENCES {
+            let expected = format!(
+                "`draft-len`, `n-branches` and `max-tokens-target-can-evaluate` of at least 1, and `n-branches` * (`draft-len` - 1) \
+                 of at most {MOST_SEQUENCES}"
+            );
+            return Err(DialogError::Kind {
+                kind: NAME,
+                expected,
+                found: format!("{draft_len}, {n_branches}, {max_rows}"),
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses models that do not go together.
+    pub(super) fn check_models(&self, map: Option<&VocabularyMap>, models: &Models<'_>) -> Result<(), DialogError> {
+        let refuse =
+            |expected: &str, found: String| Err(DialogError::Kind { kind: NAME, expected: expected.to_owned(), found });
+        let Some(width) = models.main.feature_widths().given else {
+            return refuse(
+                "a target whose graphs all have an output `last_hidden_states` with a row for each token",
+                "one without".into(),
+            );
+        };
+        if let Some(widest) = models.main.widest_step().filter(|widest| self.max_rows > *widest) {
+            let expected = format!("graphs of the target that give logits for {} tokens at once", self.max_rows);
+            return refuse(&expected, format!("at most {widest}: lower `max-tokens-target-can-evaluate`"));
+        }
+        let Some(draft) = models.second else { return Ok(()) };
+        if let Some(map) = map {
+            map.check(NAME, models.main.vocab_size(), draft.vocab_size())?;
+        }
+        let found = draft.feature_widths();
+        if (found.taken, found.given) == (Some(width), Some(width)) {
+            return Ok(());
+        }
+        let words = |width: Option<usize>| width.map_or("none".to_owned(), |n| format!("{n} numbers wide"));
+        refuse(
+            &format!(
+                "a draft model with an input `target_hidden_states` and an output `last_hidden_states`, both {width} numbers wide"
+            ),
+            format!("input {}, output {}", words(found.taken), words(found.given)),
+        )
     }
 }

@@ -4,8 +4,8 @@ use genie_types::TokenId;
 
 use engine::TreeRow;
 
-use super::LadeSettings;
 use super::pool::Pool;
+use super::settings::LadeSettings;
 use super::window::Window;
 use crate::conversation::trees::DraftTree;
 

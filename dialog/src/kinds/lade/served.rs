@@ -2,8 +2,8 @@
 
 use genie_types::TokenId;
 
-use super::LadeSettings;
 use super::lookahead::{LastLevel, Lookahead};
+use super::settings::LadeSettings;
 use crate::conversation::trees::DraftTree;
 use crate::kinds::tree_drafts::{RowDraw, TreeDrafts};
 use crate::sampler::most_likely;

@@ -2,7 +2,7 @@
 
 use genie_types::TokenId;
 
-use super::SsdSettings;
+use super::branches::Branches;
 use super::forecasts::{ForecastRows, Forecasts};
 use crate::conversation::trees::DraftTree;
 use crate::kinds::tree_drafts::{RowDraw, TreeDrafts};
@@ -18,9 +18,9 @@ pub(crate) struct SsdTrees {
 }
 
 impl SsdTrees {
-    pub(crate) fn new(settings: &SsdSettings) -> Self {
-        let forecasts = Forecasts::new(settings.branches.clone(), settings.first_forecast);
-        Self { forecasts, n_levels: settings.branches.n_levels(), rows: Vec::new(), candidates: None }
+    pub(crate) fn new(branches: Branches, first_forecast: TokenId) -> Self {
+        let n_levels = branches.n_levels();
+        Self { forecasts: Forecasts::new(branches, first_forecast), n_levels, rows: Vec::new(), candidates: None }
     }
 }
 
