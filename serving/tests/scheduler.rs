@@ -67,8 +67,12 @@ fn case() -> impl Strategy<Value = Case> {
 
 fn lade() -> impl Strategy<Value = TreeKind> {
     let modes = [UpdateMode::AlwaysForwardOne, UpdateMode::ForwardLevel, UpdateMode::ForwardMaxHit];
+    // At most 16 rows, the widest step's.
     (1_usize..4, 2_usize..5, 0_usize..4, prop::sample::select(modes.to_vec())).prop_map(
-        |(window, ngram, gcap, update_mode)| TreeKind::Lade(LadeSettings { window, ngram, gcap, update_mode }),
+        |(window, ngram, gcap, update_mode)| {
+            let gcap = if ngram == 4 { gcap.min(5 - window) } else { gcap };
+            TreeKind::Lade(LadeSettings { window, ngram, gcap, update_mode })
+        },
     )
 }
 
