@@ -196,9 +196,9 @@ impl ServingParts {
             Drafts::OfConfig => {}
             Drafts::None => base = base.with_lookup(None),
             Drafts::Lookup(settings) => base = base.with_lookup(Some(settings)),
-            Drafts::Trees(kind) => trees = Some(kind),
-            Drafts::TreeModel { settings, map } => tree_model = Some((settings, map)),
-            Drafts::Model { len, map } => drafts_of_model = Some((len, map)),
+            Drafts::Trees(kind) => (base, trees) = (base.with_lookup(None), Some(kind)),
+            Drafts::TreeModel { settings, map } => (base, tree_model) = (base.with_lookup(None), Some((settings, map))),
+            Drafts::Model { len, map } => (base, drafts_of_model) = (base.with_lookup(None), Some((len, map))),
         }
         let mut defaults = base.defaults().clone();
         if self.as_genie {

@@ -203,6 +203,36 @@ fn nothing_is_lost_where_rows_are_few() {
     }
 }
 
+/// A reply in a sequence that another had, whose beginning the draft model did not know, has drafts of its own.
+#[test]
+fn a_sequence_that_is_used_again_has_drafts_from_its_beginning() {
+    let mut serving = open(&eaglet(), &options_of_one());
+    let ask = |serving: &mut Serving, prompt: &[u32]| {
+        let scheduler = serving.scheduler();
+        let mut settings = scheduler.base().defaults().clone();
+        settings.sampler = settings.sampler.with_greedy(true);
+        (settings.max_tokens, settings.ignore_end_tokens) = (Some(30), true);
+        let prompt = prompt.iter().copied().map(TokenId).collect();
+        scheduler.submit(Request { prompt, settings, priority: 0 }, 0).unwrap();
+        for now in 1..500 {
+            scheduler.tick(now).unwrap();
+        }
+        let done = scheduler.take_events().into_iter().find_map(|event| match event {
+            Event::Done(done) => Some(*done),
+            _ => None,
+        });
+        done.unwrap()
+    };
+    let same: Vec<u32> = (0..60).map(|i| 20 + i * 7 % 200).collect();
+    assert_eq!(ask(&mut serving, &[&same[..], &[5]].concat()).n_shared, 0);
+    assert_eq!(ask(&mut serving, &[&same[..], &[6]].concat()).n_shared, 60);
+    let second = serving.scheduler().slots().iter().map(|slot| slot.seq).max_by_key(|seq| seq.0).unwrap();
+    assert!(second.0 > 0 && serving.scheduler().erase_slot(second).unwrap() > 60);
+    let done = ask(&mut serving, &[9, 3, 4]);
+    let counts = done.reply.kpis.speculation.unwrap();
+    assert!(done.n_shared == 0 && counts.n_accepted > 5, "{counts:?}");
+}
+
 /// The rows that forecasts see belong to no request: they are not counted, not given out, and there again after other options.
 #[test]
 fn a_forecast_prefix_stays_beside_the_requests() {

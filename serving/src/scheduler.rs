@@ -21,6 +21,7 @@ use crate::active::Active;
 use crate::arrivals::Arrivals;
 use crate::draft_model::DraftModel;
 use crate::prefix::StoredPrefixes;
+use crate::seen_times::SeenTimes;
 use crate::tree_model::TreeModel;
 use crate::watch::Watchers;
 use crate::{Event, Finished, Request, RequestId, ServeError, ServeOptions};
@@ -75,6 +76,7 @@ pub struct Scheduler {
     stored: Option<StoredPrefixes>,
     draft_model: Option<DraftModel>,
     tree_model: Option<TreeModel>,
+    seen_times: SeenTimes,
     /// Rows beside those of the requests, which forecasts see.
     prefix: Option<ForecastPrefix>,
     events: Vec<Event>,
@@ -124,6 +126,7 @@ impl Scheduler {
             stored: None,
             draft_model: None,
             tree_model: None,
+            seen_times: SeenTimes::default(),
             prefix: None,
             events: Vec::new(),
             next_id: 1,
@@ -156,6 +159,7 @@ impl Scheduler {
         self.rules = fitted(options.rules(self.together)?, self.most_sequences, self.pairs);
         self.times = options.times(&sequences(&mut *self.model)?.widths())?;
         self.options = options;
+        self.seen_times = SeenTimes::default();
         self.model.reset()?;
         self.put_prefix()?;
         self.idle.clear();
@@ -318,8 +322,11 @@ impl Scheduler {
     /// [`EngineError::Stopped`] if the model's stop flag was set: all requests are as they were. Everything else ends the requests
     /// that it concerns, with an event.
     pub fn tick(&mut self, now_us: u64) -> Result<TickReport, ServeError> {
+        self.seen_times.ticks(now_us);
         self.end_what_is_over();
-        self.put_prefix()?;
+        if let Err(error) = self.put_prefix() {
+            tracing::warn!(%error, "the forecast prefix cannot be put back: what is forecast without it does not hold");
+        }
         self.give_turns(now_us);
         self.make_drafts();
         loop {
@@ -339,6 +346,7 @@ impl Scheduler {
             }
             let step = self.begin_watch(&tick, &times);
             let rows = self.run(&tick.rows, now_us)?;
+            self.see_step(&rows, now_us);
             self.end_watch(step, &rows, now_us);
             return Ok(TickReport { rows, width: tick.width, wait_until_us: None });
         }

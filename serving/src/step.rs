@@ -108,6 +108,9 @@ impl StepRows {
             (request.n_done, request.draft) = (request.n_done + self.n_kept, Draft::None);
             return self.error.map_or(Ok(()), |error| Err(Failed::Dialog(error)));
         }
+        if request.draft.is_tree() {
+            request.reply.tree_had_no_rows();
+        }
         let n_own = self.tokens.len() - self.n_draft;
         // As many tokens of the draft as were drawn, the last one drawn left out: it may differ.
         let drawn = &request.reply.history()[(request.n_done + n_own).min(request.reply.history().len())..];

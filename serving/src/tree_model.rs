@@ -21,6 +21,11 @@ impl TreeModel {
         Self { draft, trees, is_left_aside: false }
     }
 
+    /// Trees are asked for from now on for another step.
+    pub(crate) fn begin_step(&mut self) {
+        self.trees.begin_step();
+    }
+
     /// Most rows of a tree.
     pub(crate) fn n_rows(&self) -> usize {
         self.trees.n_rows()
@@ -31,8 +36,8 @@ impl TreeModel {
         self.trees.most_gained()
     }
 
-    /// The tree of a reply, `None` where there is none now. `step` grows from step to step.
-    pub(crate) fn tree(&mut self, target: &mut dyn TokenModel, request: &Active, step: u64) -> Option<DraftTree> {
+    /// The tree of a reply, `None` where there is none now.
+    pub(crate) fn tree(&mut self, target: &mut dyn TokenModel, request: &Active) -> Option<DraftTree> {
         let seq = request.seq.filter(|_| !self.is_left_aside)?;
         let end_tokens: Vec<TokenId> = request.reply.end_tokens().collect();
         let wish = TreeWish {
@@ -42,7 +47,7 @@ impl TreeModel {
             top_p: request.reply.top_p(),
             end_tokens: &end_tokens,
         };
-        self.trees.tree(target, &mut *self.draft, &wish, step).unwrap_or_else(|error| {
+        self.trees.tree(target, &mut *self.draft, &wish).unwrap_or_else(|error| {
             tracing::warn!(%error, "the draft model is left aside");
             self.is_left_aside = true;
             None

@@ -100,6 +100,13 @@ impl RequestReply {
         }
     }
 
+    /// Says that its tree had no rows in the step: that is as if it had not held, so that trees for which there is no room become rare.
+    pub fn tree_had_no_rows(&mut self) {
+        if let Some((Drafter::Trees(_), backoff)) = &mut self.drafter {
+            backoff.saw(1, 0);
+        }
+    }
+
     /// Of its sampler.
     pub fn top_p(&self) -> f32 {
         self.sampler.settings().top_p()

@@ -81,7 +81,7 @@ impl DraftTree {
     }
 
     /// Whether it is a round that verifies drafts.
-    pub(super) fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         self.counts
     }
 

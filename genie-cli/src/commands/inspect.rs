@@ -153,7 +153,7 @@ fn print_fused(runner: &PairRunner, printer: &Printer) -> Result<()> {
             (true, aside) => {
                 let megabytes = aside as f64 / 1e6;
                 format!(
-                    "graphs, which write {megabytes:.1} MB of caches aside in each step: `pd_fusion.in_place` is false"
+                    "graphs, which write up to {megabytes:.1} MB of caches aside in each step: `pd_fusion.in_place` is false"
                 )
             }
         }

@@ -1,16 +1,17 @@
 //! Trees of drafts as rows of shared steps, and the rows that stand beside the requests' for them: a forecast prefix.
 //!
-//! *Worth*. A tree is many rows for the few tokens that hold. Where the times of steps were measured, it runs if the tokens of all replies
-//! in a microsecond do not become fewer by what trees have gained before; else until trees have not held for a while.
+//! *Worth*. A tree is many rows for the few tokens that hold. It runs if the tokens of all replies in a microsecond do not become fewer by what
+//! trees have gained before, by the times of steps that were measured, or else by those that were seen.
 
 use dialog::DialogError;
 use dialog::kinds::{EagletSettings, EagletTrees, TreeKind, VocabularyMap};
 use engine::{EngineError, TokenModel};
-use kvmanager::plan::serve::Phase;
+use kvmanager::plan::serve::{Phase, TickRows};
 use session_store::ForecastPrefix;
 
 use super::{Scheduler, fitted, sequences};
 use crate::ServeError;
+use crate::active::Active;
 use crate::draft::Draft;
 use crate::tree_model::TreeModel;
 
@@ -52,7 +53,11 @@ impl Scheduler {
         self.most_sequences = if prefix.is_some() { of_model.min(ForecastPrefix::SEQ.0.into()) } else { of_model };
         self.rules = fitted(self.options.rules(self.together)?, self.most_sequences, self.pairs);
         self.prefix = prefix;
-        self.put_prefix()?;
+        if let Err(error) = self.put_prefix() {
+            self.prefix = None;
+            self.base = self.base.clone().with_trees(None);
+            return Err(error.into());
+        }
         self.base = self.base.clone().with_trees(kind);
         Ok(())
     }
@@ -94,8 +99,20 @@ impl Scheduler {
         self.idle.clear();
         let trees = EagletTrees::new(settings, map, &mut *self.model, &mut *draft)?;
         check_rows("eaglet", trees.n_rows(), self.times.widest())?;
+        if trees.n_rows() < 2 {
+            let expected = "trees of at least 2 rows: the newest token and what may follow it".to_owned();
+            return Err(DialogError::Kind { kind: "eaglet", expected, found: trees.n_rows().to_string() }.into());
+        }
         self.tree_model = Some(TreeModel::new(draft, trees));
         Ok(())
+    }
+
+    /// A step ran; where another follows at once, its time is seen.
+    pub(super) fn see_step(&mut self, rows: &[TickRows], now_us: u64) {
+        if self.active.iter().any(Active::runs) {
+            let n_rows = rows.iter().map(|rows| rows.n).sum();
+            self.seen_times.begins(now_us, self.times.width_for(n_rows));
+        }
     }
 
     /// A tree for each reply that has some, as far as they are worth the rows.
@@ -104,44 +121,59 @@ impl Scheduler {
             return;
         }
         let (limit, widest, n_vocab) = (self.limit(), self.times.widest(), self.vocab_size());
-        let times = self.options.step_times.is_some().then(|| self.times_now());
-        let replies = self.active.iter().filter(|request| request.phase == Phase::Decode);
-        let (mut n_rows, mut n_tokens) = (0, 0.0);
-        for request in replies {
-            n_rows += 1 + request.draft.n_rows();
-            n_tokens += 1.0;
+        let measured = self.options.step_times.is_some().then(|| self.times_now());
+        if let Some(model) = &mut self.tree_model {
+            model.begin_step();
         }
-        let step = self.n_steps as u64 + 1;
-        for request in self.active.iter_mut().filter(|request| request.phase == Phase::Decode) {
+        // Those that have rows next, as the planner sees it.
+        let mut replies: Vec<usize> =
+            (0..self.active.len()).filter(|&at| self.active[at].phase == Phase::Decode).collect();
+        replies.sort_by_key(|&at| (self.active[at].last_us, self.active[at].started, self.active[at].id.0));
+        replies.truncate(self.rules.replies_a_step);
+        let mut n_rows: usize = replies.iter().map(|&at| 1 + self.active[at].draft.n_rows()).sum();
+        let mut n_tokens = replies.len() as f64;
+        for at in replies {
+            let request = &mut self.active[at];
             if !request.draft.is_none() {
                 continue;
             }
             let most = limit.saturating_sub(request.n_done).min((widest + 1).saturating_sub(n_rows));
-            let is_worth = |more: usize, gain: f64| {
-                times.as_ref().is_none_or(|times| {
-                    let (without, with) = (times.us_for(n_rows), times.us_for(n_rows + more));
-                    (n_tokens + gain) * without >= n_tokens * with
-                })
+            let mut is_worth = |rows: usize, gain: f64| {
+                let more = rows.saturating_sub(1);
+                match &measured {
+                    Some(times) => (n_tokens + gain) * times.us_for(n_rows) >= n_tokens * times.us_for(n_rows + more),
+                    None => {
+                        let (narrow, wide) = (self.times.width_for(n_rows), self.times.width_for(n_rows + more));
+                        let is_worth = self.seen_times.is_worth((n_tokens, gain), narrow, wide);
+                        if !is_worth {
+                            self.seen_times.forget(wide);
+                        }
+                        is_worth
+                    }
+                }
             };
-            let (tree, gain) = match &mut self.tree_model {
-                Some(model) => {
-                    let n_rows = model.n_rows();
-                    let Some(gain) = request.reply.wants_tree().filter(|_| n_rows <= most) else { continue };
-                    if !is_worth(n_rows - 1, gain) {
-                        request.reply.left_tree();
-                        continue;
-                    }
-                    let Some(tree) = model.tree(&mut *self.model, request, step) else { continue };
-                    (tree, gain)
-                }
-                None => {
-                    let Some((tree, gain)) = request.reply.tree(most, n_vocab) else { continue };
-                    if !is_worth(tree.n_rows() - 1, gain) {
+            let own = self.base.trees().and_then(|kind| Some((kind.n_rows(), request.reply.tree(most, n_vocab)?)));
+            let (tree, gain) = match (own, &mut self.tree_model) {
+                (Some((whole, (tree, gain))), _) => {
+                    // One that only forecasts is worth nothing without the whole one behind it.
+                    let rows = if tree.counts() { tree.n_rows() } else { whole };
+                    if rows > most || !is_worth(rows, gain) {
                         request.reply.left_tree();
                         continue;
                     }
                     (tree, gain)
                 }
+                (None, Some(model)) => {
+                    let rows = model.n_rows();
+                    let Some(gain) = request.reply.wants_tree().filter(|_| rows <= most) else { continue };
+                    if !is_worth(rows, gain) {
+                        request.reply.left_tree();
+                        continue;
+                    }
+                    let Some(tree) = model.tree(&mut *self.model, request) else { continue };
+                    (tree, gain)
+                }
+                (None, None) => continue,
             };
             (n_rows, n_tokens) = (n_rows + tree.n_rows() - 1, n_tokens + gain);
             request.draft = Draft::Tree(tree);

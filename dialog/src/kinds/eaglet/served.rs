@@ -41,6 +41,9 @@ pub struct EagletTrees {
     map: Option<VocabularyMap>,
     n_vocab: usize,
     places: Vec<Place>,
+    /// The step that is drafted for, and whether a piece of a long prompt was taken in it.
+    step: u64,
+    has_piece: bool,
 }
 
 /// A sequence of the draft model.
@@ -77,7 +80,7 @@ impl EagletTrees {
         featured(Some(&mut *target))?.keep_features(true)?;
         let n_nodes = settings.n_branches * (settings.draft_len - 1);
         let places = vec![Place::default(); (MOST_SEQUENCES + 1 - n_nodes).max(1)];
-        Ok(Self { settings, map, n_vocab: target.vocab_size(), places })
+        Ok(Self { settings, map, n_vocab: target.vocab_size(), places, step: 0, has_piece: false })
     }
 
     /// Most rows of a tree.
@@ -90,8 +93,12 @@ impl EagletTrees {
         self.settings.draft_len
     }
 
-    /// The tree of a reply; `None` where the draft model is not that far yet, or has nothing to draft from. Wishes of one step are asked for
-    /// with the same `step`, which grows.
+    /// Trees are asked for from now on for another step.
+    pub fn begin_step(&mut self) {
+        (self.step, self.has_piece) = (self.step + 1, false);
+    }
+
+    /// The tree of a reply; `None` where the draft model is not that far yet, or has nothing to draft from.
     ///
     /// # Errors
     /// A model refuses.
@@ -100,11 +107,10 @@ impl EagletTrees {
         target: &mut dyn TokenModel,
         draft: &mut dyn TokenModel,
         wish: &TreeWish<'_>,
-        step: u64,
     ) -> Result<Option<DraftTree>, DialogError> {
         let (Some(last), true) = (wish.history.last(), wish.most_levels > 0) else { return Ok(None) };
         let (target, draft) = (featured(Some(target))?, featured(Some(draft))?);
-        let Some(at) = self.place(draft, wish.seq, step)? else { return Ok(None) };
+        let Some(at) = self.place(draft, wish.seq)? else { return Ok(None) };
         let Some(root) = self.follow(target, draft, (at, wish.seq), wish.history)? else { return Ok(None) };
         let growth = Growth {
             settings: &self.settings,
@@ -122,16 +128,20 @@ impl EagletTrees {
         Ok(Some(tree))
     }
 
-    /// The draft model's sequence for one of the target's; that of a reply which has not been asked for in this step is taken.
-    fn place(&mut self, draft: &mut dyn FeatureModel, seq: SeqId, step: u64) -> Result<Option<usize>, DialogError> {
+    /// The draft model's sequence for one of the target's; that of a reply which was not asked for in this step or the one before is taken.
+    fn place(&mut self, draft: &mut dyn FeatureModel, seq: SeqId) -> Result<Option<usize>, DialogError> {
         let own = self.places.iter().position(|place| place.of == Some(seq));
         let oldest = (0..self.places.len()).min_by_key(|&at| self.places[at].used);
-        let Some(at) = own.or(oldest.filter(|&at| self.places[at].used < step)) else { return Ok(None) };
+        let Some(at) =
+            own.or(oldest.filter(|&at| self.places[at].used + 1 < self.step || self.places[at].of.is_none()))
+        else {
+            return Ok(None);
+        };
         if own.is_none() {
             forget(draft, at)?;
-            self.places[at] = Place { of: Some(seq), base: 0, used: step };
+            self.places[at] = Place { of: Some(seq), base: 0, used: self.step };
         }
-        self.places[at].used = step;
+        self.places[at].used = self.step;
         Ok(Some(at))
     }
 
@@ -154,6 +164,10 @@ impl EagletTrees {
         if common < n_past {
             draft.remove(own_seq, common..usize::MAX)?;
         }
+        if common == 0 {
+            // Of a request that had the sequence before.
+            self.places[at].base = 0;
+        }
         let known = (0..n_pairs).rev().take_while(|&i| target.feature_of(seq, i).is_some()).count();
         let mut from = self.places[at].base + common;
         if from < n_pairs - known {
@@ -164,6 +178,9 @@ impl EagletTrees {
         while from < n_pairs {
             let is_long = n_pairs - from > PIECE;
             let until = if is_long { from + PIECE } else { n_pairs };
+            if is_long && std::mem::replace(&mut self.has_piece, true) {
+                return Ok(None);
+            }
             let rows = (from..until).filter_map(|i| target.feature_of(seq, i));
             let features: Vec<f32> = rows.flatten().copied().collect();
             match run_plain(draft, own_seq, &history[from + 1..=until], &features) {

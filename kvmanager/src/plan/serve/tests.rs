@@ -341,6 +341,8 @@ fn whole_drafts_have_all_their_rows_or_none() {
     assert_eq!(planned(&with_prompt, None), (32, vec![6, 10, 16]));
     let with_tokens = [tree(1, 5), ServeRequest { draft: 3, ..request(2, Phase::Decode, 1) }];
     assert_eq!(planned(&with_tokens, None), (8, vec![6, 2]), "tokens as far as they fit");
+    let with_tokens = [ServeRequest { draft: 3, ..request(1, Phase::Decode, 1) }, tree(2, 5)];
+    assert_eq!(planned(&with_tokens, None), (8, vec![2, 6]), "the tree has its rows first");
     assert_eq!(planned(&[tree(1, 40)], None), (1, vec![1]), "no step has as many");
 }
 

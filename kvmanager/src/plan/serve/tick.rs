@@ -33,9 +33,22 @@ pub fn plan_tick(state: &ServeState<'_>, rules: &ServeRules, times: &StepTimes) 
     let Some(choice) = chosen(state, rules, times, &replies, (&prompts, n_prefilling)) else { return tick };
     tick.width = choice.width;
     let mut drafts = choice.drafts;
+    // Trees come first: a part of one is worth nothing.
+    let of_trees = replies[..choice.replies].iter().filter(|request| request.draft_is_whole);
+    let mut of_trees: usize = of_trees.map(|request| request.draft).sum();
+    if of_trees > drafts {
+        of_trees = 0;
+    }
     for request in &replies[..choice.replies] {
-        let draft = request.draft.min(drafts).min(free.saturating_sub(choice.replies));
-        let draft = if request.draft_is_whole && draft < request.draft { 0 } else { draft };
+        let room = free.saturating_sub(choice.replies);
+        let draft = match request.draft_is_whole {
+            true if request.draft <= of_trees.min(room) => {
+                of_trees -= request.draft;
+                request.draft
+            }
+            true => 0,
+            false => request.draft.min(drafts - of_trees).min(room),
+        };
         drafts -= draft;
         free = free.saturating_sub(draft);
         tick.rows.push(TickRows { id: request.id, n: 1 + draft, prefill: false });

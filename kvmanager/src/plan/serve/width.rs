@@ -81,7 +81,16 @@ impl StepTimes {
 
     /// Time of the narrowest step that takes `n` rows; of the widest if none does.
     pub fn us_for(&self, n: usize) -> f64 {
-        self.0.iter().find(|time| time.width >= n).or(self.0.last()).map_or(0.0, |time| time.us)
+        self.for_rows(n).map_or(0.0, |time| time.us)
+    }
+
+    /// Width of the narrowest step that takes `n` rows; of the widest if none does.
+    pub fn width_for(&self, n: usize) -> usize {
+        self.for_rows(n).map_or(1, |time| time.width)
+    }
+
+    fn for_rows(&self, n: usize) -> Option<&StepTime> {
+        self.0.iter().find(|time| time.width >= n).or(self.0.last())
     }
 }
 
