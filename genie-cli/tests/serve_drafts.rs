@@ -1,4 +1,4 @@
-//! `genie serve --spec`: drafts of another model change no reply, drafts of trees are refused with the reason.
+//! `genie serve --spec`: drafts of another model and of trees change no reply, and what cannot be is refused with the reason.
 
 #![cfg(all(unix, feature = "server"))]
 
@@ -43,10 +43,20 @@ fn drafts_of_a_model_change_no_sampled_reply() {
 }
 
 #[test]
-fn drafts_of_trees_are_refused_with_the_reason() {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    let output = command.args(["serve", "--port", "0", "--threads", "1", "--spec", "lade"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("`lade`, whose steps hold a tree of tokens"), "{text}");
+fn drafts_of_trees_change_no_sampled_reply() {
+    assert_eq!(replies(&["--spec", "lade:2,3,2"]), replies(&[]));
+}
+
+#[test]
+fn drafts_that_cannot_be_are_refused_with_the_reason() {
+    for (spec, reason) in [
+        ("lade:999,3,9", "steps with the 2016 rows of a tree of these settings"),
+        ("ssd:/no/such/folder", "/no/such/folder"),
+        ("eaglet:/no/such/folder", "cannot open the `draft` model"),
+    ] {
+        let mut command = Command::cargo_bin("genie").unwrap();
+        let output = command.args(["serve", "--port", "0", "--threads", "1", "--spec", spec]).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains(reason), "{spec}: {text}");
+    }
 }
