@@ -151,7 +151,9 @@ pub(super) fn choose(times: &StepTimes, demand: Demand) -> Option<Choice> {
             room -= n_drafts;
             let n_prompt = n_prompt.min(room);
             let served = n + n_drafts + n_prompt;
-            if served == 0 || (n_prompt == 0 && prompt_due) {
+            // Behind a step with a prompt, replies that wait are next: a step of prompts alone is at most every other one.
+            let overtakes = n == 0 && replies > 0 && !prompt_due;
+            if served == 0 || overtakes || (n_prompt == 0 && prompt_due) {
                 continue;
             }
             let round = match (n, replies) {
@@ -276,6 +278,16 @@ mod tests {
         let due = Demand { prompt_due: true, ..demand(2, 1, None) };
         let choice = choose(&two, due).expect("there is one");
         assert_eq!((choice.width, choice.replies, choice.prompt), (1, 0, 1));
+    }
+
+    /// Found by the random traces: a prompt's pieces in steps of one row had more rows a microsecond than a wide step with a reply.
+    #[test]
+    fn pieces_of_a_prompt_do_not_follow_each_other_while_a_reply_waits() {
+        let two = times(&[(1, 6.5), (4, 16.5)]);
+        let waiting = Demand { in_round: 4, ..demand(1, 1, Some(23.1)) };
+        let chosen = |prompt_due| choose(&two, Demand { prompt_due, ..waiting }).expect("there is one");
+        assert_eq!((chosen(true).replies, chosen(true).prompt), (0, 1));
+        assert_eq!((chosen(false).width, chosen(false).replies, chosen(false).prompt), (4, 1, 1));
     }
 
     #[test]
