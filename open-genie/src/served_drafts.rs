@@ -40,42 +40,34 @@ pub(crate) enum Drafts {
     },
 }
 
-/// Drafts, and what a user should know of them.
-#[derive(Debug)]
-pub(crate) struct ServedDrafts {
-    pub(crate) drafts: Drafts,
-    pub(crate) note: Option<String>,
-}
-
-impl ServedDrafts {
+impl Drafts {
     /// Those of a config, or of what was asked for in its place.
     ///
     /// # Errors
     /// [`Error::Dialog`]: a kind that cannot be served; a `draft-token-map` that cannot be read.
     pub(crate) fn of(speculation: &Speculation, config: &DialogConfig) -> Result<Self, Error> {
-        let plain = |drafts| Self { drafts, note: None };
         Ok(match (speculation, config.kind()) {
-            (Speculation::Lookup(settings), _) => plain(Drafts::Lookup(*settings)),
-            (Speculation::Off, _) => plain(Drafts::None),
-            (Speculation::Draft { len, .. }, _) => plain(Drafts::Model { len: *len, map: None }),
-            (Speculation::OfConfig, "basic" | "lookup") => plain(Drafts::OfConfig),
+            (Speculation::Lookup(settings), _) => Self::Lookup(*settings),
+            (Speculation::Off, _) => Self::None,
+            (Speculation::Draft { len, .. }, _) => Self::Model { len: *len, map: None },
+            (Speculation::OfConfig, "basic" | "lookup") => Self::OfConfig,
             (Speculation::OfConfig, "spd") => {
                 let map = VocabularyMap::of_config(config).map_err(Error::Dialog)?;
-                plain(Drafts::Model { len: config.kind_blocks().draft_len.unwrap_or(0), map })
+                Self::Model { len: config.kind_blocks().draft_len.unwrap_or(0), map }
             }
-            (Speculation::Lade(settings), _) => plain(Drafts::Trees(TreeKind::Lade(*settings))),
+            (Speculation::Lade(settings), _) => Self::Trees(TreeKind::Lade(*settings)),
             (Speculation::Ssd { prefix, branches }, _) => {
-                plain(Drafts::Trees(TreeKind::Ssd(ssd_settings(prefix.as_deref(), branches, config))))
+                Self::Trees(TreeKind::Ssd(ssd_settings(prefix.as_deref(), branches, config)))
             }
-            (Speculation::OfConfig, "lade") => plain(Drafts::Trees(TreeKind::Lade(LadeSettings::of_config(config)))),
-            (Speculation::OfConfig, "ssd-q1") => plain(Drafts::Trees(TreeKind::Ssd(SsdSettings::of_config(config)))),
+            (Speculation::OfConfig, "lade") => Self::Trees(TreeKind::Lade(LadeSettings::of_config(config))),
+            (Speculation::OfConfig, "ssd-q1") => Self::Trees(TreeKind::Ssd(SsdSettings::of_config(config))),
             (Speculation::Eaglet { len, .. }, _) => {
                 let settings = EagletSettings { draft_len: *len, ..EagletSettings::default() };
-                plain(Drafts::TreeModel { settings, map: None })
+                Self::TreeModel { settings, map: None }
             }
             (Speculation::OfConfig, "eaglet") => {
                 let map = VocabularyMap::of_config(config).map_err(Error::Dialog)?;
-                plain(Drafts::TreeModel { settings: EagletSettings::of_config(config), map })
+                Self::TreeModel { settings: EagletSettings::of_config(config), map }
             }
             (speculation, kind) => return Err(refused(speculation, kind)),
         })

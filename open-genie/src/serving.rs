@@ -21,7 +21,7 @@ use crate::model::{Bundle, Model};
 use crate::opened::Opened;
 use crate::options::Options;
 use crate::pair::PairModel;
-use crate::served_drafts::{self, Drafts, ServedDrafts};
+use crate::served_drafts::{self, Drafts};
 use crate::speculation::Speculation;
 use crate::weights::WeightCheck;
 
@@ -190,9 +190,8 @@ impl ServingParts {
     fn serve(self, options: Option<ServeOptions>) -> Result<Serving, Error> {
         let Self { model, stop, weights, bundle, active, speculation, .. } = self;
         let mut base = RequestBase::from_config(bundle.config()).map_err(Error::Dialog)?;
-        let ServedDrafts { drafts, mut note } = ServedDrafts::of(&speculation, bundle.config())?;
         let (mut drafts_of_model, mut trees, mut tree_model) = (None, None, None);
-        match drafts {
+        match Drafts::of(&speculation, bundle.config())? {
             Drafts::OfConfig => {}
             Drafts::None => base = base.with_lookup(None),
             Drafts::Lookup(settings) => base = base.with_lookup(Some(settings)),
@@ -208,7 +207,7 @@ impl ServingParts {
         base = base.with_defaults(defaults).with_sampler_callback(self.sampler_callback);
         let options = options.unwrap_or_else(|| bundle.serve_options());
         let mut scheduler = Scheduler::new(model, base, options)?;
-        let asked = !matches!(speculation, Speculation::OfConfig);
+        let (asked, mut note) = (!matches!(speculation, Speculation::OfConfig), None);
         if let Some(kind) = trees {
             note = served_drafts::set_trees(&mut scheduler, kind, asked)?;
         }

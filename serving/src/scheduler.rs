@@ -153,9 +153,7 @@ impl Scheduler {
     /// # Errors
     /// [`ServeError::Busy`], [`ServeError::Setting`], [`ServeError::NoWidths`]; the model cannot be reset.
     pub fn set_options(&mut self, options: ServeOptions) -> Result<(), ServeError> {
-        if !self.active.is_empty() {
-            return Err(ServeError::Busy { n_requests: self.active.len() });
-        }
+        self.refuse_while_busy()?;
         self.rules = fitted(options.rules(self.together)?, self.most_sequences, self.pairs);
         self.times = options.times(&sequences(&mut *self.model)?.widths())?;
         self.options = options;
@@ -166,6 +164,13 @@ impl Scheduler {
         self.events.clear();
         (self.n_steps, self.n_parked, self.turn, self.had_prefill) = (0, 0, 0, false);
         Ok(())
+    }
+
+    fn refuse_while_busy(&self) -> Result<(), ServeError> {
+        match self.active.len() {
+            0 => Ok(()),
+            n_requests => Err(ServeError::Busy { n_requests }),
+        }
     }
 
     /// What it may do.

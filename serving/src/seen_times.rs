@@ -28,22 +28,22 @@ impl SeenTimes {
         self.last = Some((now_us, width));
     }
 
-    /// Whether a step of the wider one's width has been seen to be worth it: `n` tokens in one of `narrow` rows, `gain` more in one of `wide`.
-    /// What has not been seen is tried, the wider one first.
-    pub(crate) fn is_worth(&self, (n, gain): (f64, f64), narrow: usize, wide: usize) -> bool {
-        match (self.us.get(&narrow), self.us.get(&wide)) {
-            (_, None) => true,
-            (None, Some(_)) => narrow == wide,
-            (Some(without), Some(with)) => (n + gain) * without >= n * with,
+    /// Whether a step of the wider one's width has been seen to be worth it: [`is_worth`]. What has not been seen is tried, the wider one
+    /// first; where it is not worth it, its time is forgotten a little.
+    pub(crate) fn is_worth(&mut self, tokens: (f64, f64), narrow: usize, wide: usize) -> bool {
+        let without = self.us.get(&narrow).copied();
+        let Some(with) = self.us.get_mut(&wide) else { return true };
+        let worth = without.map_or(narrow == wide, |without| is_worth(tokens, without, *with));
+        if !worth {
+            *with *= 1.0 - std::f64::consts::LN_2 / HALVES;
         }
+        worth
     }
+}
 
-    /// A tree was left out for the time of that width.
-    pub(crate) fn forget(&mut self, wide: usize) {
-        if let Some(us) = self.us.get_mut(&wide) {
-            *us *= 1.0 - std::f64::consts::LN_2 / HALVES;
-        }
-    }
+/// Whether `n` tokens and `gain` more in a step of `with` microseconds are no fewer in a microsecond than `n` in one of `without`.
+pub(crate) fn is_worth((n, gain): (f64, f64), without: f64, with: f64) -> bool {
+    (n + gain) * without >= n * with
 }
 
 #[cfg(test)]
@@ -72,10 +72,7 @@ mod tests {
     #[test]
     fn a_step_that_was_slow_by_chance_is_tried_again() {
         let mut times = seen(&[(1, 10), (16, 100)]);
-        let n = (0..10_000).take_while(|_| {
-            times.forget(16);
-            !times.is_worth((1.0, 1.0), 1, 16)
-        });
+        let n = (0..10_000).take_while(|_| !times.is_worth((1.0, 1.0), 1, 16));
         let n = n.count();
         assert!((400..800).contains(&n), "{n} steps");
         // Nothing is seen of a step behind which the scheduler waits.

@@ -13,6 +13,7 @@ use super::{Scheduler, fitted, sequences};
 use crate::ServeError;
 use crate::active::Active;
 use crate::draft::Draft;
+use crate::seen_times::is_worth;
 use crate::tree_model::TreeModel;
 
 impl Scheduler {
@@ -33,9 +34,7 @@ impl Scheduler {
     /// [`ServeError::Busy`]; [`ServeError::Setting`] for a model whose steps take none; [`ServeError::Dialog`] for settings that the kind
     /// cannot have, trees of more rows than a step, a prefix that cannot be read and one that does not fit the model.
     pub fn set_trees(&mut self, kind: Option<TreeKind>) -> Result<(), ServeError> {
-        if !self.active.is_empty() {
-            return Err(ServeError::Busy { n_requests: self.active.len() });
-        }
+        self.refuse_while_busy()?;
         if kind.as_ref().is_some_and(|kind| !self.takes_trees_of(kind)) {
             return Err(no_trees());
         }
@@ -89,9 +88,7 @@ impl Scheduler {
         settings: EagletSettings,
         map: Option<VocabularyMap>,
     ) -> Result<(), ServeError> {
-        if !self.active.is_empty() {
-            return Err(ServeError::Busy { n_requests: self.active.len() });
-        }
+        self.refuse_while_busy()?;
         if !self.takes_trees() {
             return Err(no_trees());
         }
@@ -128,7 +125,7 @@ impl Scheduler {
         // Those that have rows next, as the planner sees it.
         let mut replies: Vec<usize> =
             (0..self.active.len()).filter(|&at| self.active[at].phase == Phase::Decode).collect();
-        replies.sort_by_key(|&at| (self.active[at].last_us, self.active[at].started, self.active[at].id.0));
+        replies.sort_by_key(|&at| self.active[at].view(0, 0, 0).turn());
         replies.truncate(self.rules.replies_a_step);
         let mut n_rows: usize = replies.iter().map(|&at| 1 + self.active[at].draft.n_rows()).sum();
         let mut n_tokens = replies.len() as f64;
@@ -138,43 +135,34 @@ impl Scheduler {
                 continue;
             }
             let most = limit.saturating_sub(request.n_done).min((widest + 1).saturating_sub(n_rows));
-            let mut is_worth = |rows: usize, gain: f64| {
-                let more = rows.saturating_sub(1);
-                match &measured {
-                    Some(times) => (n_tokens + gain) * times.us_for(n_rows) >= n_tokens * times.us_for(n_rows + more),
-                    None => {
-                        let (narrow, wide) = (self.times.width_for(n_rows), self.times.width_for(n_rows + more));
-                        let is_worth = self.seen_times.is_worth((n_tokens, gain), narrow, wide);
-                        if !is_worth {
-                            self.seen_times.forget(wide);
-                        }
-                        is_worth
-                    }
-                }
-            };
             let own = self.base.trees().and_then(|kind| Some((kind.n_rows(), request.reply.tree(most, n_vocab)?)));
-            let (tree, gain) = match (own, &mut self.tree_model) {
-                (Some((whole, (tree, gain))), _) => {
-                    // One that only forecasts is worth nothing without the whole one behind it.
-                    let rows = if tree.counts() { tree.n_rows() } else { whole };
-                    if rows > most || !is_worth(rows, gain) {
-                        request.reply.left_tree();
-                        continue;
-                    }
-                    (tree, gain)
-                }
-                (None, Some(model)) => {
-                    let rows = model.n_rows();
-                    let Some(gain) = request.reply.wants_tree().filter(|_| rows <= most) else { continue };
-                    if !is_worth(rows, gain) {
-                        request.reply.left_tree();
-                        continue;
-                    }
-                    let Some(tree) = model.tree(&mut *self.model, request) else { continue };
-                    (tree, gain)
-                }
+            let (rows, gain) = match (&own, &self.tree_model) {
+                // One that only forecasts is worth nothing without the whole one behind it.
+                (Some((whole, (tree, gain))), _) => (if tree.counts() { tree.n_rows() } else { *whole }, *gain),
+                (None, Some(model)) => match request.reply.wants_tree().filter(|_| model.n_rows() <= most) {
+                    Some(gain) => (model.n_rows(), gain),
+                    None => continue,
+                },
                 (None, None) => continue,
             };
+            let with_tree = n_rows + rows - 1;
+            let is_worth = match &measured {
+                _ if rows > most => false,
+                Some(times) => is_worth((n_tokens, gain), times.us_for(n_rows), times.us_for(with_tree)),
+                None => {
+                    let (narrow, wide) = (self.times.width_for(n_rows), self.times.width_for(with_tree));
+                    self.seen_times.is_worth((n_tokens, gain), narrow, wide)
+                }
+            };
+            if !is_worth {
+                request.reply.left_tree();
+                continue;
+            }
+            let made = match (own, &mut self.tree_model) {
+                (Some((_, (tree, _))), _) => Some(tree),
+                (None, model) => model.as_mut().and_then(|model| model.tree(&mut *self.model, request)),
+            };
+            let Some(tree) = made else { continue };
             (n_rows, n_tokens) = (n_rows + tree.n_rows() - 1, n_tokens + gain);
             request.draft = Draft::Tree(tree);
         }

@@ -79,7 +79,7 @@ impl EagletTrees {
         draft.reset()?;
         featured(Some(&mut *target))?.keep_features(true)?;
         let n_nodes = settings.n_branches * (settings.draft_len - 1);
-        let places = vec![Place::default(); (MOST_SEQUENCES + 1 - n_nodes).max(1)];
+        let places = vec![Place::default(); MOST_SEQUENCES + 1 - n_nodes];
         Ok(Self { settings, map, n_vocab: target.vocab_size(), places, step: 0, has_piece: false })
     }
 
@@ -139,7 +139,7 @@ impl EagletTrees {
         };
         if own.is_none() {
             forget(draft, at)?;
-            self.places[at] = Place { of: Some(seq), base: 0, used: self.step };
+            self.places[at] = Place { of: Some(seq), ..Place::default() };
         }
         self.places[at].used = self.step;
         Ok(Some(at))

@@ -64,6 +64,11 @@ pub struct ServeRequest {
 }
 
 impl ServeRequest {
+    /// In which order replies have their rows: the one that waited longest for its turn first.
+    pub fn turn(&self) -> impl Ord + use<> {
+        (self.last_us, self.started, self.id)
+    }
+
     /// Its priority, and one step more for each `ageing_us` that it has waited; 0 for none.
     pub fn rank(&self, now_us: u64, ageing_us: u64) -> i64 {
         let age = now_us.saturating_sub(self.arrived_us).checked_div(ageing_us).unwrap_or(0);

@@ -26,7 +26,7 @@ pub fn plan_tick(state: &ServeState<'_>, rules: &ServeRules, times: &StepTimes) 
         running.extend(begun);
     }
     let mut replies: Vec<&ServeRequest> = running.iter().copied().filter(|r| r.phase == Phase::Decode).collect();
-    replies.sort_by_key(|request| (request.last_us, request.started, request.id));
+    replies.sort_by_key(|request| request.turn());
     let all_prompts = running.iter().copied().filter(|r| r.phase != Phase::Decode);
     let n_prefilling = all_prompts.clone().count();
     let prompts: Vec<&ServeRequest> = all_prompts.take(rules.prompts_a_step.max(1)).collect();
