@@ -60,6 +60,8 @@ pub struct Summary {
     pub seed: u64,
     pub requests: usize,
     pub failed: usize,
+    /// Most requests that were sent and not yet over, at any time.
+    pub most_at_once: usize,
     pub seconds: f64,
     pub ttft_ms: Percentiles,
     pub itl_ms: Percentiles,
@@ -107,6 +109,7 @@ impl Summary {
             seed,
             requests: seen.len(),
             failed: seen.iter().filter(|seen| seen.failed.is_some()).count(),
+            most_at_once: most_at_once(seen),
             seconds,
             ttft_ms: Percentiles::of(
                 seen.iter().filter_map(|seen| Some(seen.tokens_at.first()? - seen.sent)).collect(),
@@ -126,6 +129,21 @@ impl Summary {
     }
 }
 
+/// Of requests that had a token. One that is sent when another is over was not there at once with it.
+fn most_at_once(seen: &[Seen]) -> usize {
+    let mut changes: Vec<(f64, isize)> = Vec::new();
+    for seen in seen {
+        let Some(&last) = seen.tokens_at.last() else { continue };
+        changes.extend([(seen.sent, 1), (last, -1)]);
+    }
+    changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let counts = changes.iter().scan(0_isize, |there, (_, change)| {
+        *there += change;
+        Some(*there)
+    });
+    counts.max().unwrap_or(0).unsigned_abs()
+}
+
 fn gaps(seen: &Seen) -> impl Iterator<Item = f64> + '_ {
     seen.tokens_at.windows(2).map(|pair| pair[1] - pair[0])
 }
@@ -140,6 +158,15 @@ mod tests {
         assert_eq!((p.p50, p.p95, p.p99, p.max), (100.0, 190.0, 198.0, 200.0));
         assert_eq!(Percentiles::of(vec![]), Percentiles::default());
         assert_eq!(Percentiles::of(vec![7.0]).p50, 7.0);
+    }
+
+    #[test]
+    fn requests_at_once_are_sent_and_not_over() {
+        let seen = |sent: f64, last: f64| Seen { sent, tokens_at: vec![sent, last], ..Seen::default() };
+        let one_after_another = [seen(2.0, 4.0), seen(0.0, 2.0), Seen::default(), seen(4.0, 4.5)];
+        assert_eq!(most_at_once(&one_after_another), 1);
+        assert_eq!(most_at_once(&[seen(0.0, 3.0), seen(1.0, 2.0), seen(2.0, 9.0), seen(2.5, 2.6)]), 3);
+        assert_eq!(most_at_once(&[]), 0);
     }
 
     #[test]
