@@ -47,6 +47,12 @@ pub struct Speculation {
 }
 
 impl Speculation {
+    /// Counts as Genie has them of drafts of a second model (`spd`).
+    pub(crate) const OF_DRAFT_MODEL: Self = Self { without_first: true, ..Self::NONE };
+    /// Counts as Genie has them of trees that a second model makes of hidden states (`eaglet`).
+    pub(crate) const OF_HIDDEN_STATES: Self = Self { with_first: true, ..Self::NONE };
+    const NONE: Self = Self { n_rounds: 0, n_drafted: 0, n_accepted: 0, without_first: false, with_first: false };
+
     /// Share of the drafted tokens that was accepted, 0 to 1.
     pub fn acceptance(&self) -> Option<f64> {
         (self.n_drafted > 0).then(|| self.n_accepted as f64 / self.n_drafted as f64)

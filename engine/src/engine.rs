@@ -383,6 +383,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::runs_together(self)
     }
 
+    fn takes_back(&self) -> bool {
+        !self.kv.variants().groups().iter().any(|group| group.evicts())
+    }
+
     fn rows(&self) -> RowBudget {
         Engine::rows(self)
     }

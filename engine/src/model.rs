@@ -269,6 +269,12 @@ pub trait SequenceModel: TokenModel {
     /// [snapshots](Self::snapshot_of).
     fn runs_together(&self) -> bool;
 
+    /// Whether the last tokens of a sequence can be taken back whatever was processed since. Not where rows are evicted: those that
+    /// made room are gone.
+    fn takes_back(&self) -> bool {
+        true
+    }
+
     /// Whether a step takes tokens of at most two sequences: a piece of one's prompt and a token of another's reply.
     fn runs_in_pairs(&self) -> bool {
         false

@@ -18,12 +18,16 @@ impl<X: Executor> Engine<X> {
             && variants.groups().iter().all(|group| !group.evicts())
     }
 
-    /// Rows in use and in all.
+    /// Rows in use and in all: as many as can be filled token by token. A step of a graph begins with room for all its rows, so that
+    /// without one for a single token the last few cannot.
     pub fn rows(&self) -> RowBudget {
         let used = self.kv.cells(0).map_or(0, kvmanager::CellTable::n_used);
         let variants = self.kv.variants().with_logits();
         let total = match self.runs_together() {
-            true => variants.all().iter().filter(|spec| !spec.is_full_context()).map(|spec| spec.cl().get()).max(),
+            true => {
+                let cached = variants.all().iter().filter(|spec| !spec.is_full_context());
+                cached.map(|spec| spec.cl().get() - spec.ar().get() + 1).max()
+            }
             false => Some(self.context_size()),
         };
         RowBudget { total: total.unwrap_or(0), used }

@@ -82,6 +82,11 @@ impl<X: Executor> Engine<X> {
             }
             return Ok(self.cut_row(seq, first));
         }
+        if self.kv.variants().is_full_context_only() && seq == SeqId(0) && range.end >= self.sequences.of(seq).len() {
+            // There are no rows: it is processed again up to there.
+            self.rewind(range.start.min(self.sequences.of(seq).len()))?;
+            return Ok(0);
+        }
         let freed = self.kv.remove(seq, range.clone())?;
         self.sequences.of_mut(seq).remove(&range);
         self.graphs.features.truncate(seq, range.start);

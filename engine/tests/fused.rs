@@ -360,6 +360,22 @@ fn a_sequence_is_taken_out_and_put_back() {
     assert!(runner.restore_sequence(SeqId(2), &saved).unwrap_err().to_string().contains("has tokens already"));
 }
 
+/// A dialog that is restored again and again: rows of the one before are not seen.
+#[test]
+fn a_dialog_is_restored_over_another() {
+    let place = place(None);
+    let (mut runner, mut engine, mut known) = (place.runner(0), place.alone(), vec![Vec::new(); 1]);
+    take(&mut runner, &mut engine, &mut known, &[(0, ids(0, 9))], 1e-4);
+    let saved = runner.snapshot().unwrap();
+    let before = known.clone();
+    for _ in 0..3 {
+        take(&mut runner, &mut engine, &mut known, &[(0, ids(4, 5))], 1e-4);
+        runner.restore_snapshot(&saved).unwrap();
+        known.clone_from(&before);
+        take(&mut runner, &mut engine, &mut known, &[(0, ids(7, 1))], 1e-4);
+    }
+}
+
 /// Rows of plain graphs lie where other sequences left room, later ones before earlier ones.
 #[test]
 fn rows_in_any_order_are_put_back_by_position() {

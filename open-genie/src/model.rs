@@ -170,6 +170,9 @@ impl Bundle {
         let mut weights = WeightCheck::begin(&self.config, options.cache_folder.as_deref())?;
         let mut other = None;
         if let Some(bundle) = second {
+            if matches!(options.speculation, Speculation::Draft { .. } | Speculation::Eaglet { .. }) {
+                second_model::warn_of_other_tokens(&self, &bundle);
+            }
             let (opened, its_weights) = SecondModel::open(bundle, asked, (options, &active), &threads)?;
             weights = weights.join(its_weights);
             other = Some(opened);

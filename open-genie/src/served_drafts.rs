@@ -92,6 +92,25 @@ pub(crate) fn set_trees(scheduler: &mut Scheduler, kind: TreeKind, asked: bool) 
     Ok(Some(note(name, lookup.is_some())))
 }
 
+/// Has a second model draft for a scheduler's replies where its cache keeps several sequences; what a user should know where not.
+///
+/// # Errors
+/// [`Error::Serving`]: the models do not go together; `asked` for by `--spec` and not possible.
+pub(crate) fn set_draft_model(
+    scheduler: &mut Scheduler,
+    mut model: Box<dyn TokenModel>,
+    (len, map): (usize, Option<VocabularyMap>),
+    asked: bool,
+) -> Result<Option<String>, Error> {
+    if asked || Scheduler::takes_drafts_of(&mut *model) {
+        scheduler.set_draft_model(model, len, map)?;
+        return Ok(None);
+    }
+    let note = "the draft model of `spd` has one sequence at a time in its cache: replies are those of `basic`. There are no drafts; \
+                `--spec lookup` makes some.";
+    Ok(Some(note.to_owned()))
+}
+
 /// As [`set_trees`], with a second model that makes them.
 ///
 /// # Errors

@@ -218,7 +218,7 @@ impl ServingParts {
         let mut second_active = None;
         match (self.second, drafts_of_model, tree_model) {
             (Some(second), Some((len, map)), _) => {
-                scheduler.set_draft_model(second.model, len, map)?;
+                note = served_drafts::set_draft_model(&mut scheduler, second.model, (len, map), asked)?;
                 second_active = Some(second.active);
             }
             (Some(second), _, Some((settings, map))) => {

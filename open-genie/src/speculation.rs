@@ -67,6 +67,8 @@ pub struct SpeculationRow {
     pub name: &'static str,
     /// How it is written.
     pub form: &'static str,
+    /// What its parts have to be, where the form does not say it.
+    rule: &'static str,
     /// Reads the part behind the colon, if there is one; `None` if it is not of that form.
     read: fn(Option<&str>) -> Option<Speculation>,
 }
@@ -76,11 +78,16 @@ const DRAFT_LEN: usize = 4;
 
 /// The names of `--spec`.
 pub const SPECULATIONS: &[SpeculationRow] = &[
-    SpeculationRow { name: "lookup", form: "lookup", read: lookup },
-    SpeculationRow { name: "draft", form: "draft:BUNDLE", read: draft },
-    SpeculationRow { name: "eaglet", form: "eaglet:BUNDLE", read: eaglet },
-    SpeculationRow { name: "lade", form: "lade[:WINDOW,NGRAM,GUESSES]", read: lade },
-    SpeculationRow { name: "ssd", form: "ssd[:PREFIX_FOLDER]", read: ssd },
+    SpeculationRow { name: "lookup", form: "lookup", rule: "", read: lookup },
+    SpeculationRow { name: "draft", form: "draft:BUNDLE", rule: "", read: draft },
+    SpeculationRow { name: "eaglet", form: "eaglet:BUNDLE", rule: "", read: eaglet },
+    SpeculationRow {
+        name: "lade",
+        form: "lade[:WINDOW,NGRAM,GUESSES]",
+        rule: ", three whole numbers, WINDOW of at least 1 and NGRAM of at least 2",
+        read: lade,
+    },
+    SpeculationRow { name: "ssd", form: "ssd[:PREFIX_FOLDER]", rule: "", read: ssd },
 ];
 
 fn lade(rest: Option<&str>) -> Option<Speculation> {
@@ -199,11 +206,12 @@ impl FromStr for Speculation {
             Some((name, rest)) => (name, Some(rest)),
             None => (text, None),
         };
-        let row = SPECULATIONS.iter().find(|row| row.name == name);
-        row.and_then(|row| (row.read)(rest)).ok_or_else(|| {
+        let unknown = |expected: String| Error::UnknownSpeculation { text: text.into(), expected };
+        let Some(row) = SPECULATIONS.iter().find(|row| row.name == name) else {
             let forms: Vec<String> = SPECULATIONS.iter().map(|row| format!("`{}`", row.form)).collect();
-            Error::UnknownSpeculation { text: text.into(), expected: forms.join(" or ") }
-        })
+            return Err(unknown(forms.join(" or ")));
+        };
+        (row.read)(rest).ok_or_else(|| unknown(format!("`{}`{}", row.form, row.rule)))
     }
 }
 
@@ -224,21 +232,23 @@ mod tests {
         let ssd = "ssd:/p".parse::<Speculation>().unwrap().with_draft_len(3);
         assert_eq!(ssd, Speculation::Ssd { prefix: Some("/p".into()), branches: vec![3, 2, 2] });
         assert!(matches!("ssd".parse().unwrap(), Speculation::Ssd { prefix: None, .. }));
-        for bad in [
-            "draft",
-            "draft:",
-            "lookup:3",
-            "",
-            "drafts:x",
-            "lade:1",
-            "lade:0,3,3",
-            "lade:1,1,1",
-            "ssd:",
-            "eaglet",
-            "eaglet:",
+        let all = "`lookup` or `draft:BUNDLE` or `eaglet:BUNDLE` or";
+        let lade = "expected `lade[:WINDOW,NGRAM,GUESSES]`, three whole numbers, WINDOW of at least 1";
+        for (bad, expected) in [
+            ("draft", "expected `draft:BUNDLE`"),
+            ("draft:", "expected `draft:BUNDLE`"),
+            ("lookup:3", "expected `lookup`"),
+            ("", all),
+            ("drafts:x", all),
+            ("lade:1", lade),
+            ("lade:0,3,3", lade),
+            ("lade:1,1,1", lade),
+            ("ssd:", "expected `ssd[:PREFIX_FOLDER]`"),
+            ("eaglet", "expected `eaglet:BUNDLE`"),
+            ("eaglet:", "expected `eaglet:BUNDLE`"),
         ] {
             let error = bad.parse::<Speculation>().unwrap_err().to_string();
-            assert!(error.contains("`lookup` or `draft:BUNDLE`"), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

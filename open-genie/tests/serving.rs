@@ -18,6 +18,10 @@ struct Bundles {
     fused: PathBuf,
     /// Heads of 32, and the cache in blocks.
     blocks: PathBuf,
+    /// Every step processes all tokens.
+    no_cache: PathBuf,
+    /// No graph for a single token.
+    wide: PathBuf,
 }
 
 fn bundles() -> &'static Bundles {
@@ -27,10 +31,10 @@ fn bundles() -> &'static Bundles {
         let backend = open_backend(&Options::new()).unwrap();
         let source = folder.path().join("model");
         TestModel { seed: 7, vocab: 320, ..TestModel::tiny(Family::Llama) }.write(&source).unwrap();
-        let compiled = |name: &str, pd: Option<PdGraphs>| {
+        let compiled = |name: &str, ars: &[u32], pd: Option<PdGraphs>| {
             let bundle = folder.path().join(name);
             let mut options = CompileOptions::new(&source, &bundle);
-            (options.ars, options.cls, options.precision) = (vec![1, 4, 8], vec![128], Precision::F32);
+            (options.ars, options.cls, options.precision) = (ars.to_vec(), vec![128], Precision::F32);
             options.kinds.pd = pd;
             compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
             bundle
@@ -45,10 +49,11 @@ fn bundles() -> &'static Bundles {
             compiler::compile(&options, &backend, &mut compiler::Silent).unwrap();
             bundle
         };
-        let plain = compiled("plain", None);
+        let plain = compiled("plain", &[1, 4, 8], None);
+        let (no_cache, wide) = (compiled("no-cache", &[128], None), compiled("only-wide", &[8], None));
         let pd = PdGraphs { total_lens: vec![4, 8], update: PdUpdate::Host, only: true };
-        let fused = compiled("fused", Some(pd));
-        Bundles { folder, plain, fused, blocks }
+        let fused = compiled("fused", &[1, 4, 8], Some(pd));
+        Bundles { folder, plain, fused, blocks, no_cache, wide }
     })
 }
 
@@ -275,6 +280,59 @@ fn a_draft_model_drafts_for_several_replies_at_once() {
         tokens(&serve(&mut serving, requests, |_, _| ()))
     };
     assert_eq!(sampled(spec(&bundles().plain)), sampled(options()));
+}
+
+/// Caches that evict rows, and graphs without a cache: a draft that does not hold ends no reply, and changes none while nothing is evicted.
+#[test]
+fn drafts_that_do_not_hold_are_left_where_rows_cannot_be_taken_back() {
+    let run = |bundle: &PathBuf, options: &Options, n_tokens: usize| {
+        let mut serving = Bundle::read(bundle).unwrap().open_serving(options, None).unwrap();
+        let mut all = requests(&mut serving);
+        for (request, seed) in all.iter_mut().zip(1..) {
+            let sampler = request.settings.sampler.clone().with_greedy(false).with_seed(Some(seed));
+            (request.settings.sampler, request.settings.max_tokens) = (sampler.with_temp(0.8).unwrap(), Some(n_tokens));
+        }
+        let found = serve(&mut serving, all, |_, _| ());
+        let counts = found.iter().filter_map(|done| done.reply.kpis.speculation.as_ref());
+        let (n, held) = counts.fold((0, 0), |(n, held), of| (n + of.n_drafted, held + of.n_accepted));
+        (tokens(&found), n, held)
+    };
+    let window = options().long_context(LongContext::Window { size: 24 }).context_size(300);
+    let keydiff = options().long_context(LongContext::KeyDiff { update_every: 1 }).context_size(300);
+    for (bundle, options, most) in
+        [(&bundles().plain, window, 120), (&bundles().plain, keydiff, 120), (&bundles().no_cache, options(), 60)]
+    {
+        let draft = Speculation::Draft { bundle: bundles().plain.clone(), len: 3 };
+        let spec = options.clone().speculation(draft);
+        let (found, n, held) = run(bundle, &spec, 30);
+        assert_eq!(found, run(bundle, &options, 30).0, "{options:?}");
+        assert!(0 < held && held < n, "{held} of {n} held, {options:?}");
+        // Beyond the rows there are: steps of several rows evict more, so that replies may be others.
+        let (found, n, held) = run(bundle, &spec, most);
+        assert!(found.iter().all(|tokens| tokens.len() == most) && held < n, "{options:?}");
+    }
+}
+
+/// A step of a graph begins with room for all its rows. Where none has one row, the cache is full a little earlier; idle rows make
+/// room before that, and a reply that comes there ends by its limit.
+#[test]
+fn graphs_of_several_rows_alone_are_served_to_their_end() {
+    let mut serving = Bundle::read(&bundles().wide).unwrap().open_serving(&options(), None).unwrap();
+    let settings = serving.scheduler().base().defaults().clone();
+    let request = |seed: u32, n: u32, most: usize| {
+        let mut settings = settings.clone();
+        (settings.max_tokens, settings.ignore_end_tokens) = (Some(most), true);
+        let prompt = (0..n).map(|i| TokenId(50 + (i * 7 + seed * 13) % 200)).collect();
+        Request { prompt, settings, priority: 0 }
+    };
+    // 90 rows are idle when the second comes.
+    assert_eq!(serve(&mut serving, vec![request(1, 80, 10)], |_, _| ())[0].reply.tokens.len(), 10);
+    assert_eq!(serve(&mut serving, vec![request(2, 31, 10)], |_, _| ())[0].reply.tokens.len(), 10);
+    // Both meet the end of the cache.
+    let found = serve(&mut serving, vec![request(3, 40, 40), request(4, 40, 40)], |_, _| ());
+    assert!(found.iter().all(|done| done.reply.tokens.len() == 40));
+    let found = serve(&mut serving, vec![request(5, 100, 60)], |_, _| ()).remove(0);
+    assert_eq!((found.reply.stop.name(), found.reply.tokens.len()), ("context-limit", 22));
 }
 
 /// Prompts whose last piece is one token, that end where the wide graphs' pasts do, beside replies that are longer than those.

@@ -47,6 +47,12 @@ impl Arrivals {
         self.prompts.push_back((request, prompt.to_vec()));
     }
 
+    /// One is as if it had not come.
+    pub(crate) fn take_back(&mut self, request: RequestId) {
+        self.new.retain(|arrived| arrived.request != request);
+        self.prompts.retain(|(other, _)| *other != request);
+    }
+
     /// Those that came since it was asked last.
     pub(crate) fn take(&mut self) -> Vec<Arrived> {
         std::mem::take(&mut self.new)

@@ -64,12 +64,17 @@ impl DraftModel {
             return Err(ServeError::Setting { key: "draft model", expected, found });
         }
         model.reset()?;
-        if !model.sequences().is_some_and(|model| model.runs_together() && !model.runs_in_pairs()) {
+        if !Self::suits(&mut *model) {
             let expected = "a draft model whose cache keeps several sequences beside each other";
             let found = "one that has one at a time".to_owned();
             return Err(ServeError::Setting { key: "draft model", expected, found });
         }
         Ok(Self { model, len, n_vocab, map, is_left_aside: false })
+    }
+
+    /// Its cache keeps several sequences beside each other.
+    pub(crate) fn suits(model: &mut dyn TokenModel) -> bool {
+        model.sequences().is_some_and(|model| model.runs_together() && !model.runs_in_pairs())
     }
 
     /// Tokens that may come next, for each wish; none where there is no room, or the prompt is not processed yet.
@@ -105,16 +110,31 @@ impl DraftModel {
         let Some(model) = self.model.sequences() else { return Ok(()) };
         let mut ready = Vec::with_capacity(wishes.len());
         let mut pieces_left = PIECE;
+        let mut taken = Vec::with_capacity(wishes.len());
+        let mut n_rows = 0;
         for (at, wish) in wishes.iter().enumerate() {
             let Some(history) = in_its_ids(map, wish.history) else { continue };
-            // The last token's row and those of the draft have to fit.
-            if wish.most == 0 || history.len() + wish.most.min(most) > limit {
+            // The last token's row and those of the draft have to fit, beside those of the replies before.
+            let n_own = history.len() + wish.most.min(most);
+            if wish.most == 0 || n_own > limit || n_rows + n_own > model.rows().total {
                 continue;
             }
-            let mut rest = &history[go_back(model, wish.seq, &history)?..];
+            n_rows += n_own;
+            taken.push((at, wish.seq, history));
+        }
+        let n_own: usize = model.own_rows(&taken.iter().map(|(_, seq, _)| *seq).collect::<Vec<_>>());
+        if n_rows + model.rows().used.saturating_sub(n_own) > model.rows().total {
+            // Sequences of which nothing is wanted now make room.
+            for seq in (0..SeqId::COUNT as u8).map(SeqId).filter(|seq| taken.iter().all(|(_, own, _)| own != seq)) {
+                if model.transcript_of(seq).is_some_and(|own| !own.is_empty()) {
+                    model.remove(seq, 0..usize::MAX)?;
+                }
+            }
+        }
+        for (at, seq, history) in taken {
+            let mut rest = &history[go_back(model, seq, &history)?..];
             while rest.len() > PIECE && pieces_left > 0 {
-                let piece =
-                    SeqRows { seq: wish.seq, tokens: &rest[..PIECE], wanted: LogitsRequest::Nothing, prompt: false };
+                let piece = SeqRows { seq, tokens: &rest[..PIECE], wanted: LogitsRequest::Nothing, prompt: false };
                 model.process_mixed(&[piece], &mut |_, _, _| ())?;
                 (rest, pieces_left) = (&rest[PIECE..], pieces_left.saturating_sub(PIECE));
             }

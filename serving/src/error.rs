@@ -24,6 +24,14 @@ pub enum ServeError {
         /// How many more rows it would take to start it.
         missing_rows: usize,
     },
+    /// More requests that are to be taken together than there can ever be at once.
+    #[error("{found} requests at once: expected at most {most}, which run or wait")]
+    TooManyAtOnce {
+        /// Requests.
+        found: usize,
+        /// Slots, and places of the queue.
+        most: usize,
+    },
     /// The prompt never fits.
     #[error("a prompt of {found} tokens does not fit: expected at most {limit}, and one row is for the reply")]
     PromptTooLong {

@@ -276,15 +276,17 @@ impl Scheduler {
         if found > limit {
             return Err(ServeError::PromptTooLong { found, limit });
         }
+        // Those that have a slot with the next step do not wait.
         let waiting = self.active.iter().filter(|request| !request.runs()).count();
-        if waiting >= self.options.max_waiting {
+        let free_slots = self.free_slots();
+        if waiting >= self.options.max_waiting.saturating_add(free_slots) {
             let needed_rows = found.saturating_add(reply.n_wanted().min(self.options.reserve)).min(rows.total);
             let promised: usize =
                 self.active.iter().map(|request| request.view(0, self.options.reserve, rows.total).rows_ahead).sum();
             let free_rows = (rows.free() + self.idle_rows()).saturating_sub(promised);
             let missing_rows = needed_rows.saturating_sub(free_rows);
             return Err(ServeError::QueueFull {
-                waiting,
+                waiting: waiting - free_slots,
                 most: self.options.max_waiting,
                 needed_rows,
                 free_rows,
@@ -307,6 +309,12 @@ impl Scheduler {
         }
         self.active.push(Active::new(id, reply, priority, came));
         Ok(id)
+    }
+
+    /// Forgets a request that has not run, as if it had not come.
+    pub(crate) fn take_back(&mut self, id: RequestId) {
+        self.active.retain(|request| request.id != id || request.runs());
+        self.arrivals.take_back(id);
     }
 
     /// Ends a request before the next step.
@@ -371,17 +379,27 @@ impl Scheduler {
         let reserve = self.options.reserve;
         let views: Vec<_> =
             self.active.iter().zip(own).map(|(request, own)| request.view(own, reserve, rows.total)).collect();
-        let running = self.active.iter().filter(|request| request.runs()).count();
-        let most = if self.together { self.most_sequences } else { 1 };
         let state = ServeState {
             now_us,
             requests: &views,
             // Where rows are evicted there is always one more.
             free_rows: if self.together { rows.free() + idle_rows } else { rows.total },
-            free_slots: most.saturating_sub(running),
+            free_slots: self.free_sequences(),
             had_prefill: self.had_prefill,
         };
         plan_tick(&state, &self.rules, times)
+    }
+
+    /// Sequences that no request has which runs.
+    fn free_sequences(&self) -> usize {
+        let most = if self.together { self.most_sequences } else { 1 };
+        most.saturating_sub(self.active.iter().filter(|request| request.runs()).count())
+    }
+
+    /// Requests that can begin to run now, if there are rows.
+    fn free_slots(&self) -> usize {
+        let running = self.active.iter().filter(|request| request.runs()).count();
+        self.free_sequences().min(self.rules.most_running.saturating_sub(running))
     }
 
     fn end_what_is_over(&mut self) {

@@ -17,16 +17,24 @@ const RETRY: Duration = Duration::from_millis(20);
 
 enum Command {
     Submit {
-        reply: Box<RequestReply>,
-        priority: i32,
-        /// It may wait behind a step.
+        requests: Vec<Submitted>,
+        /// They may wait behind a step.
         came: Instant,
-        events: Sender<Event>,
-        answer: Sender<Result<(RequestId, Arc<AtomicBool>), ServeError>>,
+        answer: Sender<Result<Vec<Taken>, ServeError>>,
     },
     Call(Box<dyn FnOnce(&mut Scheduler) + Send>),
     ShutDown,
 }
+
+/// A request that is handed in.
+struct Submitted {
+    reply: RequestReply,
+    priority: i32,
+    events: Sender<Event>,
+}
+
+/// A request that was taken, and what cancels it.
+type Taken = (RequestId, Arc<AtomicBool>);
 
 /// Requests from any thread; one thread runs the model. Dropping it ends all requests.
 #[derive(Debug)]
@@ -106,14 +114,29 @@ impl Server {
     /// # Errors
     /// Those of [`Scheduler::submit`]; [`ServeError::ShutDown`].
     pub fn submit(&self, request: Request) -> Result<RequestHandle, ServeError> {
+        self.submit_all(vec![request])?.pop().ok_or(ServeError::ShutDown)
+    }
+
+    /// Hands in several requests between two steps: all of them or none.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit), of the first that is refused; [`ServeError::TooManyAtOnce`] for more than run or wait at once.
+    pub fn submit_all(&self, requests: Vec<Request>) -> Result<Vec<RequestHandle>, ServeError> {
         let came = Instant::now();
-        let reply = self.base.request(request.prompt, request.settings, self.n_vocab)?;
-        let (events, received) = unbounded();
+        let mut receivers = Vec::with_capacity(requests.len());
+        let mut submitted = Vec::with_capacity(requests.len());
+        for request in requests {
+            let reply = self.base.request(request.prompt, request.settings, self.n_vocab)?;
+            let (events, received) = unbounded();
+            receivers.push(received);
+            submitted.push(Submitted { reply, priority: request.priority, events });
+        }
         let (answer, answered) = bounded(1);
-        let command = Command::Submit { reply: Box::new(reply), priority: request.priority, came, events, answer };
+        let command = Command::Submit { requests: submitted, came, answer };
         self.commands.send(command).map_err(|_| ServeError::ShutDown)?;
-        let (id, cancel) = answered.recv().map_err(|_| ServeError::ShutDown)??;
-        Ok(RequestHandle { id, events: received, cancel })
+        let taken = answered.recv().map_err(|_| ServeError::ShutDown)??;
+        let handle = |((id, cancel), events)| RequestHandle { id, events, cancel };
+        Ok(taken.into_iter().zip(receivers).map(handle).collect())
     }
 
     /// Whether the thread still runs: before the server is dropped it ends by a panic only. Waits for no step.
@@ -238,20 +261,42 @@ impl Loop {
     /// Whether it was the last command.
     fn obey(&mut self, command: Command) -> bool {
         match command {
-            Command::Submit { reply, priority, came, events, answer } => {
-                let came = (self.us_at(came), came);
-                let taken = self.scheduler.submit_from(came, *reply, priority).map(|id| {
-                    let cancel = self.scheduler.cancel_flag(id).unwrap_or_default();
-                    self.clients.insert(id, (events, cancel.clone()));
-                    (id, cancel)
-                });
+            Command::Submit { requests, came, answer } => {
                 // A caller that is gone has dropped its receiver: the first event finds out.
-                let _ = answer.send(taken);
+                let _ = answer.send(self.take(requests, came));
             }
             Command::Call(call) => call(&mut self.scheduler),
             Command::ShutDown => return true,
         }
         false
+    }
+
+    /// Takes all requests; those before one that is refused are taken back, and no event of theirs is handed out.
+    fn take(&mut self, requests: Vec<Submitted>, came: Instant) -> Result<Vec<Taken>, ServeError> {
+        let scheduler = &self.scheduler;
+        let (found, most) = (requests.len(), scheduler.options().max_waiting.saturating_add(scheduler.most_running()));
+        if found > most {
+            return Err(ServeError::TooManyAtOnce { found, most });
+        }
+        let came = (self.us_at(came), came);
+        let mut taken = Vec::with_capacity(requests.len());
+        for Submitted { reply, priority, events } in requests {
+            match self.scheduler.submit_from(came, reply, priority) {
+                Ok(id) => {
+                    let cancel = self.scheduler.cancel_flag(id).unwrap_or_default();
+                    self.clients.insert(id, (events, Arc::clone(&cancel)));
+                    taken.push((id, cancel));
+                }
+                Err(error) => {
+                    for (id, _) in taken {
+                        self.scheduler.take_back(id);
+                        self.clients.remove(&id);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(taken)
     }
 
     fn hand_out(&mut self) {

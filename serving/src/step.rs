@@ -21,8 +21,10 @@ pub(crate) struct StepRows {
     n_drawn: usize,
     /// In place of the tokens, where the draft is one.
     tree: Option<DraftTree>,
-    /// Rows of the tree that the model keeps.
+    /// Rows that the model keeps, where it chose among them; 0 where it has all.
     n_kept: usize,
+    /// It was not processed with the draft that was planned.
+    is_left: bool,
     error: Option<DialogError>,
 }
 
@@ -49,7 +51,7 @@ impl StepRows {
             (true, _) => LogitsRequest::Each,
         };
         let prompt = request.phase == Phase::Prefill;
-        Self { at, tokens, n_draft, wanted, prompt, n_drawn: 0, tree, n_kept: 0, error: None }
+        Self { at, tokens, n_draft, wanted, prompt, n_drawn: 0, tree, n_kept: 0, is_left: false, error: None }
     }
 
     /// As rows of a step with trees: the tree, or tokens that follow each other.
@@ -84,7 +86,33 @@ impl StepRows {
         for (place, row) in logits.iter().enumerate().filter(|(_, row)| !row.is_empty()) {
             self.take(request, place, row);
         }
-        (0..logits.len()).collect()
+        self.n_kept = self.tokens.len() - self.n_draft + self.n_held(request);
+        (0..self.n_kept).collect()
+    }
+
+    /// Tokens of the draft that hold: as many as were drawn, the last one drawn left out, as it may differ. A token that ended the reply
+    /// need not be kept.
+    fn n_held(&self, request: &Active) -> usize {
+        let n_own = self.tokens.len() - self.n_draft;
+        let history = request.reply.history();
+        let drawn = &history[(request.n_done + n_own).min(history.len())..];
+        let draft = &self.tokens[n_own..];
+        let same = drawn.iter().zip(draft).take_while(|(a, b)| a == b).count();
+        same.min(self.n_drawn).min(drawn.len().saturating_sub(1))
+    }
+
+    /// Without its tree; `whole` says that tokens behind the last one go too.
+    fn leave_draft(&mut self, whole: bool) {
+        self.tree = None;
+        if whole && self.n_draft > 0 {
+            self.tokens.truncate(self.tokens.len() - self.n_draft);
+            (self.n_draft, self.wanted, self.is_left) = (0, LogitsRequest::Last, true);
+        }
+    }
+
+    /// Rows that it has in the step.
+    pub(crate) fn n_rows(&self) -> usize {
+        self.tree.as_ref().map_or(self.tokens.len(), DraftTree::n_rows)
     }
 
     fn take(&mut self, request: &mut Active, place: usize, logits: &[f32]) {
@@ -108,23 +136,18 @@ impl StepRows {
             (request.n_done, request.draft) = (request.n_done + self.n_kept, Draft::None);
             return self.error.map_or(Ok(()), |error| Err(Failed::Dialog(error)));
         }
-        if request.draft.is_tree() {
-            request.reply.tree_had_no_rows();
+        if request.draft.is_tree() || self.is_left {
+            request.reply.draft_had_no_rows();
         }
-        let n_own = self.tokens.len() - self.n_draft;
-        // As many tokens of the draft as were drawn, the last one drawn left out: it may differ.
-        let drawn = &request.reply.history()[(request.n_done + n_own).min(request.reply.history().len())..];
-        let draft = &self.tokens[n_own..];
-        let n_held = drawn.iter().zip(draft).take_while(|(a, b)| a == b).count().min(self.n_drawn);
         let seq = request.seq.ok_or(Failed::NoSequence)?;
-        // A token that ended the reply need not be kept; all others but the last drawn are.
-        let n_held = n_held.min(drawn.len().saturating_sub(1));
-        request.n_done += n_own + n_held;
+        let n_held = self.n_held(request);
+        request.n_done += self.tokens.len() - self.n_draft + n_held;
         // Also one that had no row: it began behind the token that is processed now.
         request.draft = Draft::None;
         if self.n_draft > 0 {
             request.reply.drafted(self.n_draft, n_held);
-            if n_held < self.n_draft {
+            // As rows of a tree those that did not hold were not kept.
+            if n_held < self.n_draft && self.n_kept == 0 {
                 model.remove(seq, request.n_done..usize::MAX)?;
             }
         }
@@ -159,15 +182,17 @@ fn inputs<'a>(active: &[Active], rows: &[StepRows], tokens: &'a [Vec<TokenId>]) 
     rows.iter().zip(tokens).filter_map(input).collect()
 }
 
-/// Has the model process the rows; each request takes its logits. Trees that do not fit are left: their requests have a plain row.
+/// Has the model process the rows; each request takes its logits. Drafts that a model cannot take back are trees too, of which only what
+/// holds is kept. Trees that do not fit are left: their requests have a plain row.
 pub(crate) fn run(
     model: &mut dyn SequenceModel,
     active: &mut [Active],
     rows: &mut [StepRows],
 ) -> Result<(), EngineError> {
-    if rows.iter().any(|row| row.tree.is_some()) {
+    let takes_back = model.takes_back();
+    if rows.iter().any(|row| row.tree.is_some() || (row.n_draft > 0 && !takes_back)) {
         match run_trees(model, active, rows) {
-            Err(error) if error.does_not_fit() => rows.iter_mut().for_each(|row| row.tree = None),
+            Err(error) if error.does_not_fit() => rows.iter_mut().for_each(|row| row.leave_draft(!takes_back)),
             ran => return ran,
         }
     }

@@ -1,7 +1,8 @@
 //! Trees of a smaller model that works on hidden states, for the replies of a scheduler.
 //!
-//! *Invariant*: a draft is no more than an offer. Where the draft model fails it is left aside, and replies go on without drafts.
+//! *Invariant*: a draft is no more than an offer. Where the draft model fails the scheduler leaves it aside, and replies go on without drafts.
 
+use dialog::DialogError;
 use dialog::conversation::DraftTree;
 use dialog::kinds::{EagletTrees, TreeWish};
 use engine::TokenModel;
@@ -13,12 +14,11 @@ use crate::active::Active;
 pub(crate) struct TreeModel {
     draft: Box<dyn TokenModel>,
     trees: EagletTrees,
-    is_left_aside: bool,
 }
 
 impl TreeModel {
     pub(crate) fn new(draft: Box<dyn TokenModel>, trees: EagletTrees) -> Self {
-        Self { draft, trees, is_left_aside: false }
+        Self { draft, trees }
     }
 
     /// Trees are asked for from now on for another step.
@@ -36,21 +36,32 @@ impl TreeModel {
         self.trees.most_gained()
     }
 
-    /// The tree of a reply, `None` where there is none now.
-    pub(crate) fn tree(&mut self, target: &mut dyn TokenModel, request: &Active) -> Option<DraftTree> {
-        let seq = request.seq.filter(|_| !self.is_left_aside)?;
-        let end_tokens: Vec<TokenId> = request.reply.end_tokens().collect();
-        let wish = TreeWish {
-            seq,
-            history: request.reply.history(),
-            most_levels: request.reply.n_wanted().saturating_sub(1),
-            top_p: request.reply.top_p(),
-            end_tokens: &end_tokens,
+    /// The tree of each of some replies, `None` where there is none now.
+    ///
+    /// # Errors
+    /// A model refuses: it is to be left aside.
+    pub(crate) fn trees(
+        &mut self,
+        target: &mut dyn TokenModel,
+        requests: &[&Active],
+    ) -> Result<Vec<Option<DraftTree>>, DialogError> {
+        let mut trees = vec![None; requests.len()];
+        let end_tokens: Vec<Vec<TokenId>> =
+            requests.iter().map(|request| request.reply.end_tokens().collect()).collect();
+        let wish = |at: usize| {
+            let reply = &requests[at].reply;
+            let wish = TreeWish {
+                seq: requests[at].seq?,
+                history: reply.history(),
+                most_levels: reply.n_wanted().saturating_sub(1),
+                top_p: reply.top_p(),
+                end_tokens: &end_tokens[at],
+            };
+            Some((at, wish))
         };
-        self.trees.tree(target, &mut *self.draft, &wish).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the draft model is left aside");
-            self.is_left_aside = true;
-            None
-        })
+        let (places, wishes): (Vec<usize>, Vec<TreeWish<'_>>) = (0..requests.len()).filter_map(wish).unzip();
+        let found = self.trees.trees(target, &mut *self.draft, &wishes)?;
+        places.into_iter().zip(found).for_each(|(at, tree)| trees[at] = tree);
+        Ok(trees)
     }
 }

@@ -7,7 +7,7 @@ use dialog::kinds::VocabularyMap;
 use dialog::sampler::SamplerError;
 use dialog::{DialogError, Grammar, GrammarKind, ReplyPiece, RequestSettings, SamplerSettings, StopReason};
 use engine::{SeqId, Snapshot};
-use fake::{EOS, Fake, VOCAB, base};
+use fake::{EOS, Fake, POISON, VOCAB, base};
 use genie_types::TokenId;
 use serving::{Event, Finished, Request, Scheduler, ServeError, ServeOptions, Server, SlotState, StepTime, StepTimes};
 
@@ -186,6 +186,11 @@ fn slots_are_listed_saved_restored_and_erased() {
     assert_eq!((restored.seq, restored.n_past, scheduler.slots()), (SeqId(3), 21, vec![restored]));
     let found = serve(&mut scheduler, vec![request(&[5; 21], |_| ())]).remove(0).0;
     assert_eq!(found.n_shared, 20);
+    // One that the model refuses leaves the slot as it was.
+    let mut foreign = saved.clone();
+    foreign.sequences[0].tokens[4].token = POISON;
+    assert!(scheduler.restore_slot(SeqId(3), &foreign).expect_err("it is refused").to_string().contains("poison"));
+    assert_eq!(scheduler.save_slot(SeqId(3)).expect("it is there").tokens().len(), 21);
     assert!(scheduler.restore_slot(SeqId(64), &saved).expect_err("there is none").to_string().contains("below 64"));
     assert!(
         scheduler
@@ -239,6 +244,31 @@ fn a_server_tells_of_its_slots_and_steps() {
     let n_steps = server.counts().expect("it runs").n_steps;
     drop(server);
     assert_eq!(std::iter::from_fn(|| watch.next()).count(), n_steps);
+}
+
+/// The choices of one answer come between two steps, all or none.
+#[test]
+fn several_requests_are_taken_together_or_not_at_all() {
+    let options = ServeOptions { max_slots: 2, max_waiting: 2, ..ServeOptions::default() };
+    let fake = Fake::new(256, 64);
+    let stop = fake.stop.clone();
+    let scheduler = Scheduler::new(Box::new(fake), base(64), options).expect("it opens");
+    let server = Server::start(scheduler).expect("there is a thread");
+    let requests = |n: usize| vec![request(&[3; 10], |settings| settings.max_tokens = Some(4)); n];
+    let handles = server.submit_all(requests(4)).expect("two run and two wait");
+    assert_eq!(handles.len(), 4);
+    handles.into_iter().for_each(|handle| assert!(!handle.wait().expect("it is answered").reply.tokens.is_empty()));
+    assert!(matches!(server.submit_all(requests(5)), Err(ServeError::TooManyAtOnce { found: 5, most: 4 })));
+    // None of them is over while no step runs.
+    stop.set();
+    let first = server.submit_all(requests(3)).expect("there is room");
+    assert!(matches!(server.submit_all(requests(2)), Err(ServeError::QueueFull { .. })));
+    stop.clear();
+    first.into_iter().for_each(|handle| drop(handle.wait().expect("it is answered")));
+    let n_steps = server.counts().expect("it runs").n_steps;
+    let counts = server.counts().expect("it runs");
+    assert_eq!((counts.n_steps, counts.running, counts.waiting), (n_steps, 0, 0));
+    assert!(server.submit_all(Vec::new()).expect("there is nothing to refuse").is_empty());
 }
 
 /// A draft model with ids of its own: the same model, so that its drafts hold where it knows the tokens.

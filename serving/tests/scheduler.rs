@@ -137,6 +137,7 @@ proptest! {
         (rows, slots, reserve, share) in (CONTEXT..240, 1_usize..7, 0_usize..30, any::<bool>()),
         recompute in any::<bool>(),
         together in prop::bool::weighted(0.8),
+        evicts in any::<bool>(),
         turn in prop::option::of(1_usize..9),
         trees in prop::option::weighted(0.4, lade()),
     ) {
@@ -151,7 +152,7 @@ proptest! {
         };
         let mut fake = Fake::new(rows, CONTEXT);
         if !together {
-            fake = fake.one_at_a_time();
+            fake = if evicts { fake.evicting() } else { fake.one_at_a_time() };
         }
         let mut scheduler = Scheduler::new(Box::new(fake), base(CONTEXT), options).expect("it opens");
         scheduler.set_trees(trees).expect("the model takes trees");
@@ -206,6 +207,36 @@ fn trees_are_rows_of_shared_steps() {
         assert!(counts.n_accepted > 20, "{counts:?}");
     }
     assert!(n_none == 0 && n_trees > 20 && 3 * n_fewer < 2 * n_steps, "{n_trees} trees, {n_fewer} of {n_steps} steps");
+}
+
+/// Where rows are evicted what does not hold of a draft is never kept; what holds makes fewer steps.
+#[test]
+fn drafts_hold_where_nothing_can_be_taken_back() {
+    let run = |lookup: bool, draft_model: bool| {
+        let base = base(CONTEXT).without_end_tokens();
+        let fake = Fake::new(300, CONTEXT).seeing(2).evicting();
+        let mut scheduler = Scheduler::new(Box::new(fake), base, ServeOptions::default()).expect("it opens");
+        if draft_model {
+            scheduler.set_draft_model(Box::new(Fake::new(300, CONTEXT).seeing(2)), 3, None).expect("it suits");
+        }
+        let requests = (0..2).map(|seed| {
+            let mut settings = sampled(seed);
+            settings.max_tokens = Some(60);
+            settings.lookup = lookup.then(|| LookupSettings { shortest: 1, ..LookupSettings::default() });
+            Request { prompt: vec![TokenId(seed), TokenId(1), TokenId(2)], settings, priority: 0 }
+        });
+        let found = serve_requests(&mut scheduler, requests.collect());
+        let counts = found.iter().filter_map(|done| done.reply.kpis.speculation.as_ref());
+        let (n, held) = counts.fold((0, 0), |(n, held), of| (n + of.n_drafted, held + of.n_accepted));
+        let tokens: Vec<_> = found.into_iter().map(|done| done.reply.tokens).collect();
+        (tokens, n, held, scheduler.counts().n_steps)
+    };
+    let (plain, _, _, n_steps) = run(false, false);
+    for (lookup, draft_model) in [(true, false), (false, true)] {
+        let (found, n, held, n_fewer) = run(lookup, draft_model);
+        assert_eq!(found, plain);
+        assert!(0 < held && held < n && n_fewer < n_steps, "{held} of {n} held, {n_fewer} of {n_steps} steps");
+    }
 }
 
 /// A tree is many rows: where steps were measured and wide ones take longer than what holds is worth, there is none.
@@ -290,15 +321,38 @@ fn a_full_queue_says_what_is_missing() {
         settings.max_tokens = Some(20);
         Request { prompt: vec![TokenId(1); n], settings, priority: 0 }
     };
-    scheduler.submit(request(15), 0).expect("it is the first");
+    scheduler.submit(request(15), 0).expect("it has the slot");
+    scheduler.submit(request(3), 0).expect("it waits");
     let error = scheduler.submit(request(10), 0).expect_err("one waits").to_string();
     let want =
-        "queue full: 1 of at most 1 requests wait, and 5 rows are missing to start this one (20 rows needed, 15 free)";
+        "queue full: 1 of at most 1 requests wait, and 18 rows are missing to start this one (20 rows needed, 2 free)";
     assert_eq!(error, want);
     let error = scheduler.submit(request(41), 0).expect_err("it never fits").to_string();
     assert_eq!(error, "a prompt of 41 tokens does not fit: expected at most 40, and one row is for the reply");
     scheduler.tick(0).expect("the first starts");
-    scheduler.submit(request(10), 1).expect("there is room to wait again");
+    assert!(scheduler.submit(request(10), 1).is_err(), "the second waits still");
+}
+
+/// A queue of no places: requests that have a slot are taken, also several before a step.
+#[test]
+fn requests_that_have_a_slot_do_not_wait() {
+    let options = ServeOptions { max_waiting: 0, max_slots: 2, ..ServeOptions::default() };
+    let mut scheduler = Scheduler::new(Box::new(Fake::new(200, CONTEXT)), base(CONTEXT), options).expect("it opens");
+    let request = || {
+        let mut settings = sampled(1);
+        settings.max_tokens = Some(3);
+        Request { prompt: vec![TokenId(1); 5], settings, priority: 0 }
+    };
+    for _ in 0..2 {
+        scheduler.submit(request(), 0).expect("there is a slot");
+        scheduler.submit(request(), 0).expect("there is another");
+        let error = scheduler.submit(request(), 0).expect_err("there is none").to_string();
+        assert!(error.starts_with("queue full: 0 of at most 0 requests wait"), "{error}");
+        for now in 0..20 {
+            scheduler.tick(now).expect("it runs");
+        }
+        assert!(scheduler.is_idle());
+    }
 }
 
 #[test]

@@ -277,7 +277,7 @@ impl RequestReply {
     pub fn take_drafts(&mut self) {
         if self.drafter.is_none() {
             self.drafter = Some((Drafter::Scheduler, Backoff::default()));
-            self.query.kpis.speculation = Some(Speculation::default());
+            self.query.kpis.speculation = Some(Speculation::OF_DRAFT_MODEL);
         }
     }
 

@@ -4,7 +4,7 @@ use genie_types::TokenId;
 
 use super::error::DialogError;
 use super::request::{Drafter, RequestReply};
-use super::trees::DraftTree;
+use super::trees::{DraftTree, Next};
 use crate::kinds::TreeKind;
 use crate::kinds::tree_drafts::{RowDraw, TreeDrafts};
 use crate::kpi::Speculation;
@@ -67,7 +67,7 @@ impl RequestReply {
         if self.drafter.is_none() {
             let trees = Trees { drafts: None, gain: Gain::new(most_gained) };
             self.drafter = Some((Drafter::Trees(trees), Default::default()));
-            self.query.kpis.speculation = Some(Speculation::default());
+            self.query.kpis.speculation = Some(Speculation::OF_HIDDEN_STATES);
         }
     }
 
@@ -100,9 +100,9 @@ impl RequestReply {
         }
     }
 
-    /// Says that its tree had no rows in the step: that is as if it had not held, so that trees for which there is no room become rare.
-    pub fn tree_had_no_rows(&mut self) {
-        if let Some((Drafter::Trees(_), backoff)) = &mut self.drafter {
+    /// Says that its draft had no rows in the step: that is as if it had not held, so that drafts for which there is no room become rare.
+    pub fn draft_had_no_rows(&mut self) {
+        if let Some((_, backoff)) = &mut self.drafter {
             backoff.saw(1, 0);
         }
     }
@@ -123,25 +123,21 @@ impl RequestReply {
     /// # Errors
     /// As [`take`](Self::take); the rows that hold are those before it.
     pub fn take_tree(&mut self, tree: &DraftTree, logits: &[&[f32]]) -> (Vec<usize>, Result<(), DialogError>) {
-        // Several offers may begin alike: all of them are followed, the first is taken.
-        let mut rows = vec![0];
-        let drawn = loop {
-            let row = rows[0];
+        let mut drawn = Ok(());
+        let path = tree.follow(|_, row| {
             let token = match self.take(logits[row]) {
                 Ok(Some(token)) => token,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
+                Ok(None) => return Next::Over,
+                Err(error) => {
+                    drawn = Err(error);
+                    return Next::Over;
+                }
             };
             if let Some((Drafter::Trees(Trees { drafts: Some(drafts), .. }), _)) = &mut self.drafter {
                 drafts.drew(&RowDraw { row, token, logits });
             }
-            let next = tree.offers_behind(&rows, token);
-            if next.is_empty() || self.stop.is_some() {
-                break Ok(());
-            }
-            rows = next;
-        };
-        let path = tree.path(rows[0]);
+            if self.stop.is_some() { Next::Over } else { Next::Behind(token) }
+        });
         if let Some((Drafter::Trees(trees), _)) = &mut self.drafter {
             trees.ran(tree, &self.history, path.len() - 1);
         }

@@ -85,18 +85,41 @@ impl DraftTree {
         self.counts
     }
 
+    /// Follows the offers that hold the tokens drawn, as long as there are some and `draw` says how to go on. It is given how many
+    /// tokens were drawn before, and the row to draw from. Returns the rows that hold, the last token's first.
+    pub(super) fn follow(&self, mut draw: impl FnMut(usize, usize) -> Next) -> Vec<usize> {
+        // Several offers may begin alike: all of them are followed, the first is taken.
+        let (mut rows, mut n_before) = (vec![0], 0);
+        while let Next::Behind(token) = draw(n_before, rows[0]) {
+            let next = self.offers_behind(&rows, token);
+            if next.is_empty() {
+                break;
+            }
+            (rows, n_before) = (next, n_before + 1);
+        }
+        self.path(rows[0])
+    }
+
     /// Offers of a token right behind one of the rows.
-    pub(super) fn offers_behind(&self, rows: &[usize], token: TokenId) -> Vec<usize> {
+    fn offers_behind(&self, rows: &[usize], token: TokenId) -> Vec<usize> {
         let follows = |row: &TreeRow| row.token == token && row.parent.is_some_and(|parent| rows.contains(&parent));
         (0..self.rows.len()).filter(|&row| self.offered[row] && follows(&self.rows[row])).collect()
     }
 
     /// A row with its ancestors, the first of them first.
-    pub(super) fn path(&self, row: usize) -> Vec<usize> {
+    fn path(&self, row: usize) -> Vec<usize> {
         let mut path: Vec<_> = std::iter::successors(Some(row), |&at| self.rows[at].parent).collect();
         path.reverse();
         path
     }
+}
+
+/// How a tree is followed on.
+pub(super) enum Next {
+    /// Behind offers of this token.
+    Behind(TokenId),
+    /// No further.
+    Over,
 }
 
 /// What a kind sees of a tree each time that a token was drawn.
@@ -142,31 +165,28 @@ impl Decoding<'_> {
             hint: "; use a dialog of type `basic`",
         })?;
         let ran = sequences.process_tree(SeqId(0), &tree.rows, &mut |logits| {
-            // Several offers may begin alike: all of them are followed, the first is taken.
-            let (mut rows, mut n_before) = (vec![0], 0);
-            loop {
-                let (row, place) = (rows[0], n_past + n_before + 1);
-                path = tree.path(row);
-                let is_over = drawn.is_over() || n_before >= n_most;
-                let token = if is_over {
+            let mut n_drawn = 0;
+            path = tree.follow(|n_before, row| {
+                let place = n_past + n_before + 1;
+                let token = if drawn.is_over() || n_before >= n_most {
                     self.reply.sample(logits[row]).ok()
                 } else {
                     drawn.draw(&mut self.reply, place, logits[row]);
                     drawn.last.filter(|(at, _)| *at == place).map(|(_, token)| token)
                 };
-                let Some(token) = token else { break };
+                let Some(token) = token else { return Next::Over };
                 let seen = see(TreeDraw { n_before, row, token, logits, sampler: &mut *self.reply.sampler });
                 if let Err(e) = seen {
                     drawn.over = Some(Err(e));
-                    break;
+                    return Next::Over;
                 }
-                rows = tree.offers_behind(&rows, token);
-                n_before += 1;
-                if rows.is_empty() || ((drawn.is_over() || n_before >= n_most) && !tree.whole_path) {
-                    break;
+                n_drawn = n_before + 1;
+                match (drawn.is_over() || n_drawn >= n_most) && !tree.whole_path {
+                    true => Next::Over,
+                    false => Next::Behind(token),
                 }
-            }
-            if tree.whole_path && (drawn.is_over() || n_before >= n_most) {
+            });
+            if tree.whole_path && (drawn.is_over() || n_drawn >= n_most) {
                 drawn.keep_whole(n_past + path.len());
             }
             path.clone()

@@ -13,6 +13,7 @@
 //! rethinking feature uncertainty" (2024), and its successors.
 
 mod drafter;
+mod following;
 mod growth;
 mod served;
 mod settings;
@@ -99,7 +100,7 @@ impl DialogKind for Eaglet {
     }
 
     fn speculation(&self) -> Option<Speculation> {
-        Some(Speculation { with_first: true, ..Speculation::default() })
+        Some(Speculation::OF_HIDDEN_STATES)
     }
 
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {

@@ -91,7 +91,7 @@ impl DialogKind for Spd {
     }
 
     fn speculation(&self) -> Option<Speculation> {
-        Some(Speculation { without_first: true, ..Speculation::default() })
+        Some(Speculation::OF_DRAFT_MODEL)
     }
 
     fn step(&mut self, decoding: &mut Decoding<'_>) -> Result<Option<StopReason>, DialogError> {

@@ -21,7 +21,7 @@ mod served;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use engine::TokenModel;
+use engine::{SeqId, TokenModel, TreeRow};
 use genie_types::TokenId;
 use session_store::ForecastPrefix;
 
@@ -81,6 +81,24 @@ impl SsdSettings {
     pub fn read_prefix(&self, model: &mut dyn TokenModel) -> Result<ForecastPrefix, DialogError> {
         self.check()?;
         Prefix::new(self.prefix.clone(), self.n_prefix).load(model)
+    }
+
+    /// Runs a forecast token behind another one, and keeps neither: whether the model has an embedding for it shows in no other way.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: the step fails.
+    pub fn try_forecast(&self, model: &mut dyn TokenModel) -> Result<(), DialogError> {
+        let (first, n) = (self.first_forecast.0, u32::try_from(self.n_forecast).unwrap_or(u32::MAX));
+        let last = first.saturating_add(n.saturating_sub(1));
+        let rows = [TreeRow::new(TokenId(0), None).without_logits(), TreeRow::new(TokenId(last), Some(0))];
+        let Some(sequences) = model.sequences() else { return Ok(()) };
+        sequences.process_tree(SeqId(0), &rows, &mut |_| Vec::new()).map(drop).map_err(|error| DialogError::Kind {
+            kind: NAME,
+            expected: format!(
+                "a model that was trained for forecast tokens, with embeddings for ids {first} to {last}"
+            ),
+            found: error.to_string(),
+        })
     }
 
     fn check(&self) -> Result<(), DialogError> {

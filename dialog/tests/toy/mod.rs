@@ -369,7 +369,11 @@ impl SequenceModel for Toy {
         self.others.insert(dst.0, tokens);
         Ok(())
     }
-    fn remove(&mut self, seq: SeqId, _: Range<usize>) -> Result<usize, EngineError> {
+    fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
+        if seq == SeqId(0) {
+            self.rewind(range.start)?;
+            return Ok(0);
+        }
         self.others.remove(&seq.0);
         Ok(self.states.remove(&seq.0).map_or(0, |rows| rows.len()))
     }

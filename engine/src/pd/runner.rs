@@ -211,7 +211,8 @@ impl<X: Executor> PairRunner<X> {
         if sequence.store.is_none() {
             let store = match self.free.pop() {
                 Some(mut store) => {
-                    // It may have the form of the graph that ran last; an empty one moves no byte.
+                    // It may have rows, and the form of the graph that ran last; an empty one moves no byte.
+                    store.truncate(0);
                     store.set_past(self.limits.limit())?;
                     store
                 }

@@ -14,7 +14,7 @@ impl Scheduler {
     /// first model's; where drafts hold there are several in a step. `map`: the draft model has ids of its own.
     ///
     /// # Errors
-    /// [`ServeError::Setting`] for a smaller vocabulary without a map, and for a model that has one sequence at a time;
+    /// [`ServeError::Busy`]; [`ServeError::Setting`] for a smaller vocabulary without a map, and for a model that has one sequence at a time;
     /// [`ServeError::Dialog`] for a map that does not fit the models; it cannot be reset.
     pub fn set_draft_model(
         &mut self,
@@ -22,8 +22,14 @@ impl Scheduler {
         len: usize,
         map: Option<VocabularyMap>,
     ) -> Result<(), ServeError> {
+        self.refuse_while_busy()?;
         self.draft_model = Some(DraftModel::new(model, len, self.vocab_size(), map)?);
         Ok(())
+    }
+
+    /// Whether a model can draft for several replies: its cache keeps several sequences beside each other.
+    pub fn takes_drafts_of(model: &mut dyn TokenModel) -> bool {
+        DraftModel::suits(model)
     }
 
     pub(super) fn make_drafts(&mut self) {

@@ -15,7 +15,9 @@ impl Scheduler {
     /// Runs the rows; where that fails, each request's alone, so that only those fail that must.
     pub(super) fn run(&mut self, planned: &[TickRows], now_us: u64) -> Result<Vec<TickRows>, ServeError> {
         let n_rows: usize = planned.iter().map(|rows| rows.n).sum();
-        while self.together && self.rows().free() < n_rows && self.forget_idle() {}
+        // A step begins with room for all its rows, empty ones too; with less it would be several narrow ones.
+        let width = self.times.width_for(n_rows).max(n_rows);
+        while self.together && self.rows().free() < width && self.forget_idle() {}
         let (mut ran, mut rows) = self.step_of(planned);
         if self.pairs {
             ran = self.fitting_one_execution(ran, &rows);
@@ -31,7 +33,11 @@ impl Scheduler {
         let mut failed: Vec<(RequestId, ServeError)> = Vec::new();
         let model = sequences(&mut *self.model)?;
         match step::run(model, &mut self.active, &mut rows) {
-            Ok(()) => self.apply(rows, now_us, &mut failed),
+            Ok(()) => {
+                // Drafts that did not fit had none.
+                ran.iter_mut().zip(&rows).for_each(|(ran, row)| ran.n = row.n_rows());
+                self.apply(rows, now_us, &mut failed);
+            }
             Err(error @ EngineError::Stopped { .. }) => {
                 self.follow_model();
                 return Err(error.into());
@@ -40,7 +46,12 @@ impl Scheduler {
                 let places: Vec<usize> = rows.iter().map(|row| row.at).collect();
                 self.follow_model();
                 if let [only] = places.as_slice() {
-                    failed.push((self.active[*only].id, error.into()));
+                    if error.does_not_fit() && self.is_alone(*only) {
+                        // No graph goes on behind what it has.
+                        self.end(*only, StopReason::ContextLimit);
+                    } else {
+                        failed.push((self.active[*only].id, error.into()));
+                    }
                 } else {
                     tracing::warn!(%error, n_requests = places.len(), "a step failed: its requests run one by one");
                     self.run_one_by_one(&ran, now_us, &mut failed)?;
@@ -54,6 +65,12 @@ impl Scheduler {
         }
         self.hand_out();
         Ok(ran)
+    }
+
+    /// A reply beside which there are no rows that could be given up.
+    fn is_alone(&self, at: usize) -> bool {
+        let others = self.active.iter().filter(|request| request.runs()).count() > 1;
+        self.active[at].phase == Phase::Decode && !others && self.idle.is_empty()
     }
 
     /// The planned rows as far as their requests still want them.

@@ -43,7 +43,7 @@ impl Scheduler {
     }
 
     /// Puts rows into an empty sequence; idle ones make room. Returns how many there are. After a failure the sequence is empty.
-    fn restore(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<usize, EngineError> {
+    pub(super) fn restore(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<usize, EngineError> {
         let n = snapshot.tokens().len();
         while self.together && self.rows().free() < n && self.forget_idle() {}
         let done = if self.together {
@@ -91,6 +91,10 @@ impl Scheduler {
     }
 
     fn share_rows_of(&mut self, src: SeqId, seq: SeqId, n: usize) -> usize {
+        // It may have been given up meanwhile, to make room for a stored prefix that could not be put there.
+        if self.model.sequences().and_then(|model| model.transcript_of(src)).is_none_or(|own| own.len() < n) {
+            return 0;
+        }
         match sequences(&mut *self.model).and_then(|model| model.share(src, seq, 0..n)) {
             Ok(()) => {
                 // It was of use: others go first.

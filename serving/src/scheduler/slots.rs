@@ -68,18 +68,22 @@ impl Scheduler {
         if let Ok(schema) = self.model.cache_schema() {
             snapshot.check_model(schema.model).map_err(EngineError::from)?;
         }
+        snapshot.image.check().map_err(EngineError::from)?;
         let free = if self.together { self.rows().free() + self.idle_rows() } else { self.rows().total };
         if free < n {
             let (expected, found) = (format!("{n} free rows"), free.to_string());
             return Err(ServeError::Slot { slot: seq.0, expected, found });
         }
+        // Other adapters and foreign layouts are found by the model: it has its rows back then.
+        let held = if self.idle.contains(&seq) { self.save_slot(seq).ok() } else { None };
         self.erase_slot(seq)?;
-        if self.together {
-            while self.rows().free() < n && self.forget_idle() {}
-            sequences(&mut *self.model)?.restore_sequence(seq, snapshot)?;
-        } else {
-            self.model.restore_snapshot(snapshot)?;
-            self.idle.clear();
+        if let Err(error) = self.restore(seq, snapshot) {
+            if let Some(held) = held
+                && self.restore(seq, &held).is_ok()
+            {
+                self.idle.push_back(seq);
+            }
+            return Err(error.into());
         }
         self.idle.push_back(seq);
         Ok(Slot { seq, state: SlotState::Idle, request: None, n_past: n, n_prompt: 0, n_generated: 0 })

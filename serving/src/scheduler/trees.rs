@@ -52,10 +52,17 @@ impl Scheduler {
         self.most_sequences = if prefix.is_some() { of_model.min(ForecastPrefix::SEQ.0.into()) } else { of_model };
         self.rules = fitted(self.options.rules(self.together)?, self.most_sequences, self.pairs);
         self.prefix = prefix;
-        if let Err(error) = self.put_prefix() {
+        let tried = self.put_prefix().map_err(ServeError::from).and_then(|()| match &kind {
+            Some(TreeKind::Ssd(settings)) => Ok(settings.try_forecast(&mut *self.model)?),
+            Some(TreeKind::Lade(_)) | None => Ok(()),
+        });
+        if let Err(error) = tried {
+            self.model.reset()?;
             self.prefix = None;
             self.base = self.base.clone().with_trees(None);
-            return Err(error.into());
+            self.most_sequences = of_model;
+            self.rules = fitted(self.options.rules(self.together)?, of_model, self.pairs);
+            return Err(error);
         }
         self.base = self.base.clone().with_trees(kind);
         Ok(())
@@ -92,14 +99,14 @@ impl Scheduler {
         if !self.takes_trees() {
             return Err(no_trees());
         }
+        check_rows("eaglet", settings.max_rows, self.times.widest())?;
+        if settings.max_rows < 2 {
+            let expected = "trees of at least 2 rows: the newest token and what may follow it".to_owned();
+            return Err(DialogError::Kind { kind: "eaglet", expected, found: settings.max_rows.to_string() }.into());
+        }
         self.model.reset()?;
         self.idle.clear();
         let trees = EagletTrees::new(settings, map, &mut *self.model, &mut *draft)?;
-        check_rows("eaglet", trees.n_rows(), self.times.widest())?;
-        if trees.n_rows() < 2 {
-            let expected = "trees of at least 2 rows: the newest token and what may follow it".to_owned();
-            return Err(DialogError::Kind { kind: "eaglet", expected, found: trees.n_rows().to_string() }.into());
-        }
         self.tree_model = Some(TreeModel::new(draft, trees));
         Ok(())
     }
@@ -129,6 +136,8 @@ impl Scheduler {
         replies.truncate(self.rules.replies_a_step);
         let mut n_rows: usize = replies.iter().map(|&at| 1 + self.active[at].draft.n_rows()).sum();
         let mut n_tokens = replies.len() as f64;
+        // Those whose trees the model makes, all at once.
+        let mut of_model = Vec::new();
         for at in replies {
             let request = &mut self.active[at];
             if !request.draft.is_none() {
@@ -158,13 +167,30 @@ impl Scheduler {
                 request.reply.left_tree();
                 continue;
             }
-            let made = match (own, &mut self.tree_model) {
-                (Some((_, (tree, _))), _) => Some(tree),
-                (None, model) => model.as_mut().and_then(|model| model.tree(&mut *self.model, request)),
-            };
-            let Some(tree) = made else { continue };
-            (n_rows, n_tokens) = (n_rows + tree.n_rows() - 1, n_tokens + gain);
-            request.draft = Draft::Tree(tree);
+            (n_rows, n_tokens) = (with_tree, n_tokens + gain);
+            match own {
+                Some((_, (tree, _))) => {
+                    n_rows = n_rows + tree.n_rows() - rows;
+                    request.draft = Draft::Tree(tree);
+                }
+                None => of_model.push(at),
+            }
+        }
+        let Some(model) = &mut self.tree_model else { return };
+        let requests: Vec<&Active> = of_model.iter().map(|&at| &self.active[at]).collect();
+        match model.trees(&mut *self.model, &requests) {
+            Ok(trees) => {
+                for (at, tree) in of_model.into_iter().zip(trees) {
+                    self.active[at].draft = tree.map_or(Draft::None, Draft::Tree);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the draft model is left aside");
+                self.tree_model = None;
+                if let Some(Err(error)) = self.model.features().map(|model| model.keep_features(false)) {
+                    tracing::warn!(%error, "hidden states are kept on");
+                }
+            }
         }
     }
 }

@@ -33,6 +33,8 @@ pub struct Fake {
     capacity: usize,
     context: usize,
     together: bool,
+    /// Rows that were processed cannot be taken back: others made room for them.
+    evicts: bool,
     /// Every `n` steps one fails although nothing is wrong with it, and all sequences are lost.
     lose_every: Option<usize>,
     n_steps: usize,
@@ -59,6 +61,7 @@ impl Fake {
             capacity,
             context,
             together: true,
+            evicts: false,
             lose_every: None,
             n_steps: 0,
             n_trees: Arc::default(),
@@ -74,6 +77,20 @@ impl Fake {
     pub fn one_at_a_time(mut self) -> Self {
         self.together = false;
         self
+    }
+
+    /// One sequence at a time, whose last tokens cannot be taken back.
+    pub fn evicting(mut self) -> Self {
+        (self.together, self.evicts) = (false, true);
+        self
+    }
+
+    fn take_back(&mut self, seq: SeqId, from: usize) -> Result<(), EngineError> {
+        if self.evicts && (1..self.seqs[usize::from(seq.0)].len()).contains(&from) {
+            return Err(EngineError::Unsupported { what: "taking tokens back".into(), hint: "" });
+        }
+        self.drop_rows(seq, from);
+        Ok(())
     }
 
     pub fn losing_all_every(mut self, n: usize) -> Self {
@@ -196,8 +213,7 @@ impl TokenModel for Fake {
         self.process(tokens).map(drop)
     }
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
-        self.drop_rows(SeqId(0), n_past);
-        Ok(())
+        self.take_back(SeqId(0), n_past)
     }
     fn reset(&mut self) -> Result<(), EngineError> {
         self.seqs.iter_mut().for_each(|seq| seq.truncate(0));
@@ -264,6 +280,9 @@ impl SequenceModel for Fake {
     fn runs_together(&self) -> bool {
         self.together
     }
+    fn takes_back(&self) -> bool {
+        !self.evicts
+    }
     fn rows(&self) -> RowBudget {
         RowBudget { total: self.capacity, used: self.distinct() }
     }
@@ -285,6 +304,9 @@ impl SequenceModel for Fake {
     fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {
         assert!(self.seqs[usize::from(seq.0)].is_empty(), "sequence {} is in use", seq.0);
         let tokens: Vec<_> = snapshot.sequence(SeqId(0)).iter().map(|saved| saved.token).collect();
+        if tokens.contains(&POISON) {
+            return Err(EngineError::Unsupported { what: "poison".into(), hint: "" });
+        }
         let (used, n_new, limit) = (self.distinct(), tokens.len(), self.capacity);
         if used + n_new > limit {
             return Err(Overflow::ContextExceeded { n_past: used, n_new, limit }.into());
@@ -339,7 +361,7 @@ impl SequenceModel for Fake {
     }
     fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
         let before = self.distinct();
-        self.drop_rows(seq, range.start);
+        self.take_back(seq, range.start)?;
         Ok(before - self.distinct())
     }
     fn keep(&mut self, seq: SeqId) -> Result<(), EngineError> {

@@ -1,15 +1,13 @@
 //! What the draft model of an `eaglet` dialog runs: it follows the dialog, then has a tree grow.
 //!
-//! *Rows*: the draft's token i is the dialog's token `base + 1 + i`, with the target's hidden states of the token before it. `base`
-//! is 0 unless the first of them are unknown, after a restored prefix say.
-//!
 //! *libGenie* keeps no account of the dialog but feeds what came since: the input of a turn by itself, then the newest token in
 //! the place of as many rows as the last round had.
 
-use engine::{EngineError, SeqId};
+use engine::SeqId;
 use genie_types::TokenId;
 
-use super::growth::{Growth, Row, featured, offer, offered_only, run_plain};
+use super::following::{Following, Pair};
+use super::growth::{Growth, Row, Start, featured, offer, offered_only, run_plain};
 use super::settings::EagletSettings;
 use crate::conversation::decoding::Decoding;
 use crate::conversation::error::DialogError;
@@ -20,8 +18,7 @@ use crate::sampler::SamplerRules;
 /// Where the draft model is, beside its own transcript.
 #[derive(Debug, Default)]
 pub(super) struct Drafter {
-    /// The dialog's token that the draft's first hidden states belong to.
-    base: usize,
+    following: Following,
     /// By libGenie's rules.
     genie: AsGenie,
 }
@@ -70,17 +67,14 @@ impl Drafter {
         let (Some(root), Some(last)) = (root, decoding.last()) else { return Ok(None) };
         let n_vocab = decoding.model().vocab_size();
         let context = decoding.reply.context;
-        let growth = Growth {
-            settings,
-            map,
-            n_vocab,
-            top_p: decoding.reply.sampler.settings().top_p(),
+        let growth = Growth { settings, map, n_vocab, as_genie, first_free: 1 };
+        let start = Start {
+            root,
             n_levels: if as_genie { settings.draft_len } else { settings.draft_len.min(decoding.n_wanted() - 1) },
+            top_p: decoding.reply.sampler.settings().top_p(),
             is_stop: &|token| context.eos.contains(&token) || context.eot == Some(token),
-            as_genie,
-            first_free: 1,
         };
-        let nodes = growth.nodes(featured(decoding.second.as_deref_mut())?, root)?;
+        let nodes = growth.nodes(featured(decoding.second.as_deref_mut())?, vec![start])?.pop().unwrap_or_default();
         let mut tree = DraftTree::new(last);
         if as_genie {
             tree = tree.whole_path();
@@ -96,41 +90,13 @@ impl Drafter {
     fn follow(&mut self, decoding: &mut Decoding<'_>, wants_row: bool) -> Result<Option<Row>, DialogError> {
         let tokens = decoding.history();
         let Decoding { model, second, .. } = decoding;
-        let Some(n_pairs) = tokens.len().checked_sub(1).filter(|n| *n > 0) else { return Ok(None) };
-        let target = featured(Some(&mut **model))?;
-        let draft = featured(second.as_deref_mut())?;
-        loop {
-            let wanted = tokens.get(self.base + 1..).unwrap_or_default();
-            let most = wanted.len().saturating_sub(usize::from(wants_row));
-            let own = draft.transcript();
-            let same = own.tokens().iter().zip(wanted).take_while(|(a, b)| a == b).count().min(most);
-            let common = if own.is_plain() { same } else { 0 };
-            let known = (0..n_pairs).rev().take_while(|&i| target.feature(i).is_some()).count();
-            let first_known = n_pairs - known;
-            if common < draft.n_past() {
-                let back = if common == 0 { draft.reset() } else { draft.rewind(common) };
-                back.or_else(|_| draft.reset())?;
-            }
-            // Without the rows in between it begins where they are known again.
-            if self.base + draft.n_past() < first_known {
-                draft.reset()?;
-                self.base = first_known;
-            }
-            let from = self.base + draft.n_past();
-            if from >= n_pairs {
-                return Ok(None);
-            }
-            let new = &tokens[from + 1..];
-            let features: Vec<f32> = (from..n_pairs).filter_map(|i| target.feature(i)).flatten().copied().collect();
-            match run_plain(draft, SeqId(0), new, &features) {
-                // A token that only the target knows, of an image say: the draft begins behind it.
-                Err(EngineError::TokenOutOfRange { place, .. }) if from + place + 1 < n_pairs => {
-                    draft.reset()?;
-                    self.base = from + place + 1;
-                }
-                ran => return offered_only(ran),
-            }
-        }
+        let pair = Pair {
+            target: featured(Some(&mut **model))?,
+            seq: SeqId(0),
+            draft: featured(second.as_deref_mut())?,
+            own: SeqId(0),
+        };
+        offered_only(self.following.catch_up(pair, &tokens, wants_row, &mut |n_rows| n_rows))
     }
 
     /// As libGenie has the draft model follow.

@@ -1,4 +1,4 @@
-//! How a tree grows: level by level, the best nodes of each in one step of the draft model, each in a sequence of its own.
+//! How trees grow: level by level, the best nodes of each in one batch of the draft model, each in a sequence of its own.
 
 use engine::{EngineError, FeatureModel, SeqId, SeqTokens, TokenModel};
 use genie_types::TokenId;
@@ -10,6 +10,7 @@ use crate::conversation::trees::DraftTree;
 use crate::kinds::VocabularyMap;
 
 /// A row of the draft model: what may follow a node.
+#[derive(Default)]
 pub(super) struct Row {
     node: Option<usize>,
     seq: SeqId,
@@ -17,54 +18,91 @@ pub(super) struct Row {
     features: Vec<f32>,
 }
 
-/// What a tree grows by.
+/// What trees grow by.
 pub(super) struct Growth<'a> {
     pub(super) settings: &'a EagletSettings,
     pub(super) map: Option<&'a VocabularyMap>,
     /// Of the target.
     pub(super) n_vocab: usize,
-    pub(super) top_p: f32,
-    pub(super) n_levels: usize,
-    pub(super) is_stop: &'a dyn Fn(TokenId) -> bool,
     /// libGenie runs a stop token and then has nothing follow it.
     pub(super) as_genie: bool,
     /// The first of the draft model's sequences that nodes have; those behind it are free too.
     pub(super) first_free: u8,
 }
 
+/// Where one tree begins, and how far it grows.
+pub(super) struct Start<'a> {
+    /// The row of the newest token.
+    pub(super) root: Row,
+    pub(super) n_levels: usize,
+    pub(super) top_p: f32,
+    pub(super) is_stop: &'a dyn Fn(TokenId) -> bool,
+}
+
+/// A tree that grows.
+struct Growing<'a> {
+    start: Start<'a>,
+    nodes: Vec<Node>,
+    /// Of the last level that ran.
+    rows: Vec<Row>,
+    /// Nodes that run next; none: it is done.
+    frontier: Vec<usize>,
+}
+
+impl<'a> Growing<'a> {
+    fn new(mut start: Start<'a>) -> Self {
+        let root = std::mem::take(&mut start.root);
+        Self { start, nodes: Vec::new(), rows: vec![root], frontier: Vec::new() }
+    }
+}
+
 impl Growth<'_> {
-    /// The nodes behind the newest token, whose row is `root`. Sequences are given back.
-    pub(super) fn nodes(&self, draft: &mut dyn FeatureModel, root: Row) -> Result<Vec<Node>, DialogError> {
-        let is_stop = |node: &Node| (self.is_stop)(node.token);
-        let (mut nodes, mut rows, mut free) = (Vec::<Node>::new(), vec![root], self.first_free);
-        for level in 1..=self.n_levels {
-            let first = nodes.len();
-            for row in &rows {
-                if row.node.is_some_and(|node| is_stop(&nodes[node])) {
-                    continue;
-                }
-                let score = row.node.map_or(1.0, |node| nodes[node].score);
-                let mapped = self.map.map(|map| map.row(&row.logits, self.n_vocab));
-                let logits = mapped.as_deref().unwrap_or(&row.logits[..row.logits.len().min(self.n_vocab)]);
-                let found = tree::candidates(logits, self.settings.n_branches, self.top_p).into_iter();
-                nodes.extend(found.map(|(token, p)| Node { token, parent: row.node, score: score * p }));
-            }
-            let may = |node: &Node| self.as_genie || !is_stop(node);
-            let frontier = tree::best(&nodes, first, self.settings.n_branches, may);
-            let stops = self
-                .settings
-                .early_stop
-                .is_some_and(|stop| level >= stop.min_levels && tree::uncertainty(&nodes, &frontier) > stop.entropy);
-            if level == self.n_levels || frontier.is_empty() || stops {
+    /// The nodes of each tree; a level of all of them is one batch of the draft model. Sequences are given back.
+    pub(super) fn nodes(
+        &self,
+        draft: &mut dyn FeatureModel,
+        starts: Vec<Start<'_>>,
+    ) -> Result<Vec<Vec<Node>>, DialogError> {
+        let mut trees: Vec<Growing<'_>> = starts.into_iter().map(Growing::new).collect();
+        let mut free = self.first_free;
+        for level in 1.. {
+            trees.iter_mut().for_each(|tree| self.add_level(level, tree));
+            if trees.iter().all(|tree| tree.frontier.is_empty()) || !run_level(draft, &mut trees, &mut free)? {
                 break;
             }
-            let Some(next) = run_level(draft, &nodes, &frontier, &rows, &mut free)? else { break };
-            rows = next;
         }
         for seq in self.first_free..free {
             draft.remove(SeqId(seq), 0..usize::MAX)?;
         }
-        Ok(nodes)
+        Ok(trees.into_iter().map(|tree| tree.nodes).collect())
+    }
+
+    /// The nodes behind the rows that ran last, and which of them run next.
+    fn add_level(&self, level: usize, tree: &mut Growing<'_>) {
+        let Growing { start, nodes, rows, frontier } = tree;
+        if level > start.n_levels || (level > 1 && frontier.is_empty()) {
+            frontier.clear();
+            return;
+        }
+        let first = nodes.len();
+        for row in &*rows {
+            if row.node.is_some_and(|node| (start.is_stop)(nodes[node].token)) {
+                continue;
+            }
+            let score = row.node.map_or(1.0, |node| nodes[node].score);
+            let mapped = self.map.map(|map| map.row(&row.logits, self.n_vocab));
+            let logits = mapped.as_deref().unwrap_or(&row.logits[..row.logits.len().min(self.n_vocab)]);
+            let found = tree::candidates(logits, self.settings.n_branches, start.top_p).into_iter();
+            nodes.extend(found.map(|(token, p)| Node { token, parent: row.node, score: score * p }));
+        }
+        let may = |node: &Node| self.as_genie || !(start.is_stop)(node.token);
+        *frontier = tree::best(nodes, first, self.settings.n_branches, may);
+        let stop = self.settings.early_stop;
+        let stops =
+            stop.is_some_and(|stop| level >= stop.min_levels && tree::uncertainty(nodes, frontier) > stop.entropy);
+        if level == start.n_levels || stops {
+            frontier.clear();
+        }
     }
 }
 
@@ -98,40 +136,40 @@ pub(super) fn run_plain(
     Ok(row)
 }
 
-/// Runs the nodes of a level, each behind its parent with the draft's own hidden states; `None` where they do not fit. `free`: the first
-/// sequence that is not given out.
-fn run_level(
-    draft: &mut dyn FeatureModel,
-    nodes: &[Node],
-    frontier: &[usize],
-    parents: &[Row],
-    free: &mut u8,
-) -> Result<Option<Vec<Row>>, DialogError> {
-    let (mut next, mut features) = (Vec::with_capacity(frontier.len()), Vec::new());
-    for &node in frontier {
-        let parent = parents.iter().find(|row| row.node == nodes[node].parent).expect("a node follows a row that ran");
-        let seq = SeqId(*free);
-        *free += 1;
-        draft.share(parent.seq, seq, 0..usize::MAX)?;
-        features.extend_from_slice(&parent.features);
-        next.push(Row { node: Some(node), seq, logits: Vec::new(), features: Vec::new() });
+/// Runs the next nodes of all trees, each behind its parent with the draft's own hidden states; false where they do not fit. `free`: the
+/// first sequence that is not given out.
+fn run_level(draft: &mut dyn FeatureModel, trees: &mut [Growing<'_>], free: &mut u8) -> Result<bool, DialogError> {
+    let (mut next, mut tokens, mut features) = (Vec::new(), Vec::<[TokenId; 1]>::new(), Vec::new());
+    for (at, tree) in trees.iter().enumerate() {
+        for &node in &tree.frontier {
+            let parent = tree.nodes[node].parent;
+            let parent = tree.rows.iter().find(|row| row.node == parent).expect("a node follows a row that ran");
+            let seq = SeqId(*free);
+            *free += 1;
+            draft.share(parent.seq, seq, 0..usize::MAX)?;
+            features.extend_from_slice(&parent.features);
+            tokens.push([tree.nodes[node].token]);
+            next.push((at, Row { node: Some(node), seq, ..Row::default() }));
+        }
     }
-    let tokens: Vec<[TokenId; 1]> = frontier.iter().map(|&node| [nodes[node].token]).collect();
     let inputs: Vec<SeqTokens<'_>> =
-        next.iter().zip(&tokens).map(|(row, tokens)| SeqTokens { seq: row.seq, tokens }).collect();
+        next.iter().zip(&tokens).map(|((_, row), tokens)| SeqTokens { seq: row.seq, tokens }).collect();
     let mut found = vec![(Vec::new(), Vec::new()); next.len()];
     let ran = draft.process_features(&inputs, &features, &mut |input, logits, features| {
         found[input] = (logits.to_vec(), features.to_vec());
     });
     match ran {
-        Err(EngineError::Overflow(_) | EngineError::Stopped { .. } | EngineError::TokenOutOfRange { .. }) => Ok(None),
-        Err(EngineError::Plan(_)) => Ok(None),
-        Err(e) => Err(e.into()),
-        Ok(()) => {
-            next.iter_mut().zip(found).for_each(|(row, found)| (row.logits, row.features) = found);
-            Ok(Some(next))
+        Err(EngineError::Overflow(_) | EngineError::Stopped { .. } | EngineError::TokenOutOfRange { .. }) => {
+            return Ok(false);
         }
+        Err(EngineError::Plan(_)) => return Ok(false),
+        ran => ran?,
     }
+    trees.iter_mut().for_each(|tree| tree.rows.clear());
+    for ((at, row), (logits, features)) in next.into_iter().zip(found) {
+        trees[at].rows.push(Row { logits, features, ..row });
+    }
+    Ok(true)
 }
 
 /// A model as one that works with hidden states.

@@ -1,16 +1,15 @@
 //! Trees for several replies of one target, drafted by one model from the target's hidden states.
 //!
-//! The draft model has a sequence for each of the target's that has a reply. It does not learn what becomes of a request: what its
-//! sequence has in common with the request's tokens is compared, and the rest is processed, of a long prompt a piece at a time. Hidden
-//! states that it has taken are forgotten; where some are unknown, behind a prefix that was shared or restored, it begins where they
-//! are known again.
+//! The draft model has a sequence for each of the target's that has a reply ([`Following`]); of a long prompt it takes a piece in a step.
+//! Hidden states that it has taken are forgotten.
 //!
 //! *Sequences* of the draft model: those of replies from 0 on, then those of a tree's nodes, which are free again once it has grown.
 
 use engine::{EngineError, FeatureModel, SeqId, TokenModel};
 use genie_types::TokenId;
 
-use super::growth::{Growth, Row, featured, offer, offered_only, run_plain};
+use super::following::{Following, Pair};
+use super::growth::{Growth, Row, Start, featured, offer, offered_only};
 use super::settings::{EagletSettings, MOST_SEQUENCES, NAME};
 use crate::conversation::error::DialogError;
 use crate::conversation::trees::DraftTree;
@@ -41,6 +40,8 @@ pub struct EagletTrees {
     map: Option<VocabularyMap>,
     n_vocab: usize,
     places: Vec<Place>,
+    /// Trees that grow at once.
+    at_once: usize,
     /// The step that is drafted for, and whether a piece of a long prompt was taken in it.
     step: u64,
     has_piece: bool,
@@ -51,8 +52,7 @@ pub struct EagletTrees {
 struct Place {
     /// Whose it is, in the target.
     of: Option<SeqId>,
-    /// The token that its first hidden states belong to.
-    base: usize,
+    following: Following,
     /// When it was asked for last.
     used: u64,
 }
@@ -78,9 +78,11 @@ impl EagletTrees {
         }
         draft.reset()?;
         featured(Some(&mut *target))?.keep_features(true)?;
-        let n_nodes = settings.n_branches * (settings.draft_len - 1);
-        let places = vec![Place::default(); MOST_SEQUENCES + 1 - n_nodes];
-        Ok(Self { settings, map, n_vocab: target.vocab_size(), places, step: 0, has_piece: false })
+        let n_nodes = settings.n_nodes();
+        // Half of the sequences at most are nodes', unless those of one tree are more.
+        let at_once = (MOST_SEQUENCES / 2 / n_nodes.max(1)).max(1);
+        let places = vec![Place::default(); MOST_SEQUENCES + 1 - at_once * n_nodes];
+        Ok(Self { settings, map, n_vocab: target.vocab_size(), places, at_once, step: 0, has_piece: false })
     }
 
     /// Most rows of a tree.
@@ -98,40 +100,73 @@ impl EagletTrees {
         (self.step, self.has_piece) = (self.step + 1, false);
     }
 
-    /// The tree of a reply; `None` where the draft model is not that far yet, or has nothing to draft from.
+    /// The tree of each reply; `None` where the draft model is not that far yet, or has nothing to draft from. A level of several trees is one
+    /// batch of the draft model.
     ///
     /// # Errors
     /// A model refuses.
-    pub fn tree(
+    pub fn trees(
         &mut self,
         target: &mut dyn TokenModel,
         draft: &mut dyn TokenModel,
-        wish: &TreeWish<'_>,
-    ) -> Result<Option<DraftTree>, DialogError> {
-        let (Some(last), true) = (wish.history.last(), wish.most_levels > 0) else { return Ok(None) };
+        wishes: &[TreeWish<'_>],
+    ) -> Result<Vec<Option<DraftTree>>, DialogError> {
         let (target, draft) = (featured(Some(target))?, featured(Some(draft))?);
-        let Some(at) = self.place(draft, wish.seq)? else { return Ok(None) };
-        let Some(root) = self.follow(target, draft, (at, wish.seq), wish.history)? else { return Ok(None) };
+        let mut roots: Vec<Option<Row>> = Vec::with_capacity(wishes.len());
+        let (n_nodes, most_rows) = (self.settings.n_nodes(), draft.rows().total);
+        let mut n_rows = 0;
+        for wish in wishes {
+            // As many replies as fit beside each other, the first ones.
+            let n_own = wish.history.len() + n_nodes;
+            let fits = wish.most_levels > 0 && n_rows + n_own <= most_rows;
+            n_rows += if fits { n_own } else { 0 };
+            let place = if fits { self.place(draft, wish.seq)? } else { None };
+            let followed = match place {
+                Some(at) => self.follow(target, draft, (at, wish.seq), wish.history)?,
+                None => Followed::NotYet,
+            };
+            match followed {
+                Followed::Newest(row) => roots.push(Some(row)),
+                Followed::NotYet => roots.push(None),
+                // The rows of those before are gone too.
+                Followed::NoRoom => {
+                    roots.iter_mut().for_each(|root| *root = None);
+                    roots.push(None);
+                }
+            }
+        }
         let growth = Growth {
             settings: &self.settings,
             map: self.map.as_ref(),
             n_vocab: self.n_vocab,
-            top_p: wish.top_p,
-            n_levels: self.settings.draft_len.min(wish.most_levels),
-            is_stop: &|token| wish.end_tokens.contains(&token),
             as_genie: false,
             first_free: self.places.len() as u8,
         };
-        let nodes = growth.nodes(draft, root)?;
-        let mut tree = DraftTree::new(*last);
-        offer(&mut tree, &nodes, self.settings.max_rows);
-        Ok(Some(tree))
+        let stops: Vec<_> = wishes.iter().map(|wish| |token: TokenId| wish.end_tokens.contains(&token)).collect();
+        let mut starts = Vec::new();
+        for (at, root) in roots.into_iter().enumerate() {
+            let Some(root) = root else { continue };
+            let wish = &wishes[at];
+            let n_levels = self.settings.draft_len.min(wish.most_levels);
+            starts.push((at, Start { root, n_levels, top_p: wish.top_p, is_stop: &stops[at] }));
+        }
+        let mut trees: Vec<Option<DraftTree>> = vec![None; wishes.len()];
+        while !starts.is_empty() {
+            let (places, group): (Vec<usize>, Vec<_>) = starts.drain(..self.at_once.min(starts.len())).unzip();
+            for (at, nodes) in places.into_iter().zip(growth.nodes(draft, group)?) {
+                let Some(last) = wishes[at].history.last() else { continue };
+                let mut tree = DraftTree::new(*last);
+                offer(&mut tree, &nodes, self.settings.max_rows);
+                trees[at] = Some(tree);
+            }
+        }
+        Ok(trees)
     }
 
     /// The draft model's sequence for one of the target's; that of a reply which was not asked for in this step or the one before is taken.
     fn place(&mut self, draft: &mut dyn FeatureModel, seq: SeqId) -> Result<Option<usize>, DialogError> {
         let own = self.places.iter().position(|place| place.of == Some(seq));
-        let oldest = (0..self.places.len()).min_by_key(|&at| self.places[at].used);
+        let oldest = (0..self.places.len()).min_by_key(|&at| (self.places[at].of.is_some(), self.places[at].used));
         let Some(at) =
             own.or(oldest.filter(|&at| self.places[at].used + 1 < self.step || self.places[at].of.is_none()))
         else {
@@ -145,69 +180,44 @@ impl EagletTrees {
         Ok(Some(at))
     }
 
-    /// The draft model's sequence takes what the reply has beyond it; returns the row of the newest token, `None` where there is none yet.
+    /// The draft model's sequence takes what the reply has beyond it.
     fn follow(
         &mut self,
         target: &mut dyn FeatureModel,
         draft: &mut dyn FeatureModel,
         (at, seq): (usize, SeqId),
         history: &[TokenId],
-    ) -> Result<Option<Row>, DialogError> {
-        let Some(n_pairs) = history.len().checked_sub(1).filter(|n| *n > 0) else { return Ok(None) };
-        let own_seq = SeqId(at as u8);
-        let wanted = history.get(self.places[at].base + 1..).unwrap_or_default();
-        let (common, n_past) = draft.transcript_of(own_seq).map_or((0, 0), |own| {
-            let most = wanted.len().saturating_sub(1);
-            let same = own.tokens().iter().zip(wanted).take_while(|(a, b)| a == b).count().min(most);
-            (if own.is_plain() { same } else { 0 }, own.len())
-        });
-        if common < n_past {
-            draft.remove(own_seq, common..usize::MAX)?;
+    ) -> Result<Followed, DialogError> {
+        let own = SeqId(at as u8);
+        let has_piece = &mut self.has_piece;
+        // Of a long prompt one piece in a step.
+        let mut allowed = |n_rows: usize| match n_rows > PIECE {
+            true if std::mem::replace(has_piece, true) => 0,
+            true => PIECE,
+            false => n_rows,
+        };
+        let following = &mut self.places[at].following;
+        let ran = following.catch_up(Pair { target, seq, draft, own }, history, true, &mut allowed);
+        if let Err(EngineError::Overflow(_) | EngineError::Plan(_)) = ran {
+            // No room: what belongs to others goes, and there are trees again from the next step on.
+            draft.reset()?;
+            self.places.fill(Place::default());
+            return Ok(Followed::NoRoom);
         }
-        if common == 0 {
-            // Of a request that had the sequence before.
-            self.places[at].base = 0;
-        }
-        let known = (0..n_pairs).rev().take_while(|&i| target.feature_of(seq, i).is_some()).count();
-        let mut from = self.places[at].base + common;
-        if from < n_pairs - known {
-            forget(draft, at)?;
-            self.places[at].base = n_pairs - known;
-            from = self.places[at].base;
-        }
-        while from < n_pairs {
-            let is_long = n_pairs - from > PIECE;
-            let until = if is_long { from + PIECE } else { n_pairs };
-            if is_long && std::mem::replace(&mut self.has_piece, true) {
-                return Ok(None);
-            }
-            let rows = (from..until).filter_map(|i| target.feature_of(seq, i));
-            let features: Vec<f32> = rows.flatten().copied().collect();
-            match run_plain(draft, own_seq, &history[from + 1..=until], &features) {
-                // A token that only the target knows: the draft begins behind it.
-                Err(EngineError::TokenOutOfRange { place, .. }) if from + place + 1 < n_pairs => {
-                    forget(draft, at)?;
-                    self.places[at].base = from + place + 1;
-                    from = self.places[at].base;
-                }
-                Err(EngineError::Overflow(_) | EngineError::Plan(_)) => {
-                    // No room: what belongs to others goes, and there are trees again from the next step on.
-                    draft.reset()?;
-                    self.places.fill(Place::default());
-                    return Ok(None);
-                }
-                ran => {
-                    let row = offered_only(ran)?;
-                    if row.is_some() {
-                        // The newest row is taken again where the next tree is rejected.
-                        target.forget_features_before(seq, until.saturating_sub(1));
-                    }
-                    return Ok(row.filter(|_| !is_long));
-                }
-            }
-        }
-        Ok(None)
+        // The newest row is taken again where the next tree is rejected.
+        target.forget_features_before(seq, following.reached(draft, own).saturating_sub(1));
+        Ok(offered_only(ran)?.map_or(Followed::NotYet, Followed::Newest))
     }
+}
+
+/// What became of following a reply.
+enum Followed {
+    /// The row of its newest token.
+    Newest(Row),
+    /// There is none yet.
+    NotYet,
+    /// All sequences of the draft model were given up.
+    NoRoom,
 }
 
 fn forget(draft: &mut dyn FeatureModel, at: usize) -> Result<(), EngineError> {

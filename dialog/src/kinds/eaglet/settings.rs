@@ -50,11 +50,15 @@ impl EagletSettings {
         }
     }
 
+    /// Most nodes that the draft model runs for a tree.
+    pub(super) fn n_nodes(&self) -> usize {
+        self.n_branches.saturating_mul(self.draft_len.saturating_sub(1))
+    }
+
     /// Refuses settings that no tree has.
     pub(super) fn check(&self) -> Result<(), DialogError> {
         let EagletSettings { draft_len, n_branches, max_rows, .. } = *self;
-        let n_nodes = n_branches.saturating_mul(draft_len.saturating_sub(1));
-        if draft_len == 0 || n_branches == 0 || max_rows == 0 || n_nodes > MOST_SEQUENCES {
+        if draft_len == 0 || n_branches == 0 || max_rows == 0 || self.n_nodes() > MOST_SEQUENCES {
             let expected = format!(
                 "`draft-len`, `n-branches` and `max-tokens-target-can-evaluate` of at least 1, and `n-branches` * (`draft-len` - 1) \
                  of at most {MOST_SEQUENCES}"
