@@ -205,8 +205,9 @@ fn templates_that_are_missing_or_broken_are_named() {
 #[test]
 fn ctrl_c_ends_the_reply_and_not_the_chat() {
     let place = Place::get();
-    // No end token: a reply that ends before the signal would leave nothing to stop.
-    let mut command = place.command(&["chat", "-c", "bundle", "-n", "200", "--ignore-eos"]);
+    // No end token, and seconds of a reply: one that ends before the signal would leave nothing to stop.
+    place.done(&["compile", "model", "-o", "long", "--ar", "1,32", "--cl", "8192"]);
+    let mut command = place.command(&["chat", "-c", "long", "-n", "7000", "--ignore-eos"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut said = BufReader::new(child.stderr.take().unwrap());
@@ -217,7 +218,7 @@ fn ctrl_c_ends_the_reply_and_not_the_chat() {
         stdout.read_exact(&mut vec![0; usize::try_from(rest).unwrap()]).unwrap();
         stdin.write_all(b"Hello\n").unwrap();
         stdout.read_exact(&mut [0]).unwrap();
-        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
         next_line(&mut said, &mut notes, "stopped");
     }
     stdin.write_all(b"/set max-tokens 3\nShort\n/save stopped\n").unwrap();

@@ -119,16 +119,59 @@ fn the_table_has_percentiles_of_the_time_between_tokens() {
     assert!(times.is_sorted(), "{row}");
 }
 
+/// Between requests that come seldom there is no step that a signal could stop.
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_the_wait_for_a_request() {
+    use std::io::{BufRead, BufReader};
+    use std::time::{Duration, Instant};
+
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command.env("GENIE_CACHE", cache.path()).env_remove("GENIE_LOG").stdin(Stdio::null());
+    command.args(["bench", "--serve", "--threads", "1", "--reps", "1", "--json", "--policies", "batched"]);
+    command.args(["--rate", "0.00001", "--requests", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The times of steps are printed right before the trace begins.
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it goes on waiting");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(143), "{text}");
+    assert!(text.contains("interrupted by SIGTERM"), "{text}");
+}
+
 #[test]
 fn bad_flags_are_refused() {
     let cache = tempfile::tempdir().unwrap();
     let error = |args: &[&str]| String::from_utf8(serve(cache.path(), args).stderr).unwrap();
     assert!(error(&["--policies", "sideways"]).contains("expected one of one, prefill-first"));
-    assert!(error(&["--rate", "nan"]).contains("`--rate` is no rate"));
+    assert!(error(&["--rate", "nan"]).contains("expected requests in a second, above 0"));
+    for (flag, value) in [("--pp", "3"), ("--tg", "3"), ("--fill", "100"), ("--spec-accept", "0.5")] {
+        let text = error(&[flag, value]);
+        assert!(text.contains("cannot be used with") && text.contains(flag), "{text}");
+    }
+    assert!(error(&["--clients", "0"]).contains("expected a whole number from 1"));
+    assert!(error(&["--slots", "65"]).contains("expected a whole number from 1 to 64"));
     let file = cache.path().join("bad.jsonl");
     std::fs::write(&file, "{\"prompt\":3,\"reply\":2}\n{\"prompt\":0,\"reply\":2}\n").unwrap();
     let text = error(&["--replay", file.to_str().unwrap()]);
     assert!(text.contains("line 2 of the trace"), "{text}");
+    // A trace of which nothing can be served is no measurement.
+    std::fs::write(&file, "{\"prompt\":500000,\"reply\":3}\n").unwrap();
+    let output = serve(cache.path(), &["--policies", "batched", "--replay", file.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && text.contains("each request of the trace failed"), "{text}");
     let text = error(&["--replay", file.to_str().unwrap(), "--clients", "2"]);
     assert!(text.contains("'--replay <FILE>' cannot be used with '--clients <N>'"), "{text}");
 }

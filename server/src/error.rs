@@ -74,7 +74,7 @@ pub(crate) enum ApiError {
     #[error("{message}")]
     Invalid { param: Option<String>, message: String },
     #[error(
-        "the prompt has {n_prompt} tokens, which is longer than the model's context length: expected at most {limit} of {n_ctx}, so that a reply fits"
+        "the prompt has {n_prompt} tokens, which is longer than the model's context length: expected at most {limit}, and one row is for the reply"
     )]
     ContextExceeded { n_prompt: usize, limit: usize, n_ctx: usize },
     #[error("no key, or a wrong one: expected `Authorization: Bearer KEY`")]
@@ -179,7 +179,6 @@ impl ApiError {
         let param = match self {
             Self::Invalid { param, .. } => param.clone(),
             Self::NoModel { .. } => Some("model".to_owned()),
-            Self::ContextExceeded { .. } => Some("messages".to_owned()),
             _ => None,
         };
         let mut object = Map::new();
@@ -240,6 +239,12 @@ impl From<ServeError> for ApiError {
     fn from(error: ServeError) -> Self {
         match error {
             ServeError::QueueFull { .. } => Self::Busy(error.to_string()),
+            ServeError::TooManyAtOnce { found, most } => Self::invalid(
+                "n",
+                format!(
+                    "{found} replies to one request: expected at most {most}, the slots and the places of the queue"
+                ),
+            ),
             ServeError::PromptTooLong { found, limit } => {
                 Self::ContextExceeded { n_prompt: found, limit, n_ctx: limit }
             }

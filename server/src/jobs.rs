@@ -96,8 +96,7 @@ impl Jobs {
         let (n, model) = (requests.len(), Arc::clone(&state.model));
         let n_prompt = requests.iter().map(|request| request.prompt.len()).sum();
         let hand_in = move || {
-            let submitted: Result<Vec<_>, _> =
-                requests.into_iter().map(|request| model.server().submit(request)).collect();
+            let submitted = model.server().submit_all(requests);
             submitted.map(|handles| handles.into_iter().map(|handle| CancelOnDrop(Arc::new(handle))).collect())
         };
         let submitted = spawn_blocking(hand_in).await;
@@ -118,7 +117,7 @@ impl Jobs {
         }
         let times = Times::new();
         let limit = state.options.reply_timeout;
-        let deadline = tokio::time::Instant::now() + limit;
+        let deadline = crate::models::deadline(limit);
         Ok(Self {
             events,
             requests,
@@ -141,6 +140,7 @@ impl Jobs {
         }
         let Ok(event) = tokio::time::timeout_at(self.deadline, self.events.recv()).await else {
             self.requests.clear();
+            metrics::add(&self.metrics.failed, std::mem::take(&mut self.n_open));
             return Err(ApiError::Timeout(self.limit.as_secs()));
         };
         let Some((index, event)) = event else {

@@ -123,6 +123,9 @@ fn errors_have_their_status_and_shape() {
         of(&json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})),
         invalid("messages[0].content[0]")
     );
+    assert_eq!(of(&json!({"messages": [{"role": "user"}]})), invalid("messages[0].content"));
+    assert_eq!(of(&ask("x", json!({"suffix": "y"}))), invalid("suffix"));
+    assert_eq!(of(&ask("x", json!({"stop": ["a", 5]}))), invalid("stop"));
     let (status, kind, _) = of(&ask(&"word ".repeat(700), json!({})));
     assert_eq!((status, kind.as_str()), (400, "exceed_context_size_error"));
     assert_eq!(of(&ask(&"x".repeat(5000), json!({}))).0, 413);
@@ -160,6 +163,12 @@ fn a_client_that_goes_frees_its_slot() {
 fn a_full_queue_is_said_with_429() {
     let serve = ServeOptions { max_slots: 1, max_waiting: 1, ..Default::default() };
     let server = start(ServerOptions::default(), serve, None);
+    // More replies than ever fit are no matter of waiting.
+    let (status, reply) = server.post("/v1/chat/completions", &ask("x", json!({"n": 3, "max_tokens": 1})));
+    assert_eq!((status, &reply["error"]["param"]), (400, &"n".into()), "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("at most 2"), "{reply}");
+    let (status, reply) = server.post("/v1/chat/completions", &ask("x", json!({"n": 2, "max_tokens": 1})));
+    assert_eq!((status, reply["choices"].as_array().map(Vec::len)), (200, Some(2)), "{reply}");
     let long = ask("ROMEO:", json!({"max_tokens": 200, "stream": true}));
     let mut first = server.raw("/v1/chat/completions", &long);
     read_until(&mut first, "\"content\":\"");

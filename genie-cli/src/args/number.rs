@@ -10,6 +10,11 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     within(text, 1)
 }
 
+/// A number of at least 2.
+pub fn at_least_two(text: &str) -> Result<usize, String> {
+    within(text, 2)
+}
+
 /// A number that is kept in 32 bits.
 pub fn count_u32(text: &str) -> Result<u32, String> {
     text.trim().parse().map_err(|_| format!("expected a whole number from 0 to {}", u32::MAX))
@@ -32,6 +37,30 @@ pub fn mebibytes(text: &str) -> Result<u64, String> {
     let most = u64::MAX >> 20;
     let found = text.trim().parse().ok().filter(|n| *n <= most);
     found.ok_or_else(|| format!("expected a whole number from 0 to {most}"))
+}
+
+/// A number of seconds, a year at most.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let most = 365 * 24 * 3_600;
+    let found = text.trim().parse().ok().filter(|n| *n <= most);
+    found.ok_or_else(|| format!("expected a whole number of seconds from 0 to {most}"))
+}
+
+/// As [`seconds`], at least 1.
+pub fn some_seconds(text: &str) -> Result<u64, String> {
+    seconds(text)?.checked_sub(1).map(|n| n + 1).ok_or_else(|| "expected at least 1 second".into())
+}
+
+/// Requests that have rows in the cache at once: it has 64 sequences.
+pub fn slots(text: &str) -> Result<usize, String> {
+    let found = text.trim().parse().ok().filter(|n| (1..=64).contains(n));
+    found.ok_or_else(|| "expected a whole number from 1 to 64".into())
+}
+
+/// Requests in a second.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let found = text.trim().parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    found.ok_or_else(|| "expected requests in a second, above 0, such as 0.5".into())
 }
 
 /// A seed of random numbers.
@@ -76,6 +105,12 @@ mod tests {
         }
         assert_eq!((seed("-1"), real(" 1.5"), mebibytes("17592186044415")), (Ok(-1), Ok(1.5), Ok((1 << 44) - 1)));
         assert!(mebibytes("17592186044416").is_err(), "its bytes must fit");
+        assert_eq!(
+            (seconds("0"), some_seconds("31536000"), slots("64"), rate("0.5")),
+            (Ok(0), Ok(31_536_000), Ok(64), Ok(0.5))
+        );
+        assert!(seconds("18446744073709551615").is_err() && some_seconds("0").is_err() && slots("65").is_err());
+        assert!(slots("0").is_err() && ["0", "nan", "inf", "-1", "x"].iter().all(|text| rate(text).is_err()));
         assert_eq!((probability("0"), probability(" 0.8"), probability("1.1").is_err()), (Ok(0.0), Ok(0.8), true));
         for text in ["x", "", "1,5", "0x10"] {
             assert_eq!(seed(text).unwrap_err(), "expected a whole number from -2147483648 to 2147483647");

@@ -1,8 +1,10 @@
 //! `--spec`, `--draft-len`, `--ngram`: how replies are sped up.
 
+use anyhow::Result;
 use open_genie::{Options, Speculation};
 
 use super::number;
+use crate::failure::UserError;
 
 /// Speculation.
 #[derive(clap::Args, Default, Clone)]
@@ -15,24 +17,36 @@ pub struct SpeculationArgs {
     /// tokens say, for a model trained for them. Greedy replies stay the same.
     #[arg(long, value_name = "lookup|draft:BUNDLE|eaglet:BUNDLE|lade|ssd")]
     pub spec: Option<Speculation>,
-    /// Most tokens of a draft [default: 7 for `lookup`, 4 for `draft`].
+    /// Most tokens of a draft [default: 7 for `lookup`, 4 for `draft`]; levels of the trees of `eaglet` and `ssd`, NGRAM - 1 for `lade`.
     #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one, requires = "spec")]
     pub draft_len: Option<usize>,
     /// Most tokens that `lookup` compares, at least 2 [default: 4].
-    #[arg(long, value_name = "TOKENS", value_parser = number::at_least_one, requires = "spec")]
+    #[arg(long, value_name = "TOKENS", value_parser = number::at_least_two, requires = "spec")]
     pub ngram: Option<usize>,
 }
 
 impl SpeculationArgs {
     /// Sets what the flags say.
-    pub fn apply(&self, options: Options) -> Options {
-        let Some(mut speculation) = self.spec.clone() else { return options };
+    ///
+    /// # Errors
+    /// A flag that says nothing beside that `--spec`, or what it says already.
+    pub fn apply(&self, options: Options) -> Result<Options> {
+        let Some(mut speculation) = self.spec.clone() else { return Ok(options) };
+        if self.ngram.is_some() && !matches!(speculation, Speculation::Lookup(_)) {
+            let hint = "`--spec lade:WINDOW,NGRAM,GUESSES` has an NGRAM of its own";
+            return Err(UserError::error("`--ngram` is of `--spec lookup` alone", hint));
+        }
+        let is_said = matches!(&speculation, Speculation::Lade(settings) if *settings != Default::default());
+        if self.draft_len.is_some() && is_said {
+            let hint = "leave one of them out: a draft of `lade` has NGRAM - 1 tokens";
+            return Err(UserError::error("`--draft-len` beside the NGRAM of `--spec lade:WINDOW,NGRAM,GUESSES`", hint));
+        }
         if let Some(n) = self.draft_len {
             speculation = speculation.with_draft_len(n);
         }
         if let Some(n) = self.ngram {
             speculation = speculation.with_longest_ngram(n);
         }
-        options.speculation(speculation)
+        Ok(options.speculation(speculation))
     }
 }

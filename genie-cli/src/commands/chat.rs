@@ -162,7 +162,7 @@ fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> 
         }
     };
     let options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
-    let mut options = args.speculation.apply(args.long_context.apply(options));
+    let mut options = args.speculation.apply(args.long_context.apply(options))?;
     if let Some(grammar) = args.grammar.read()? {
         options = options.grammar(grammar);
     }

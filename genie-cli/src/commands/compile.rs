@@ -80,7 +80,7 @@ pub struct HtpArgs {
     #[arg(long, alias = "target", value_name = "SOC")]
     pub soc: Option<String>,
     /// Performance policy that the bundle requests on the SoC.
-    #[arg(long, value_name = "POLICY", default_value = "burst")]
+    #[arg(long, value_name = "POLICY", default_value = "burst", requires = "soc")]
     pub perf: String,
     /// Store one copy of the weights for all graphs of a file. Devices load such files, the x86 emulator does not.
     #[arg(long, requires = "soc")]

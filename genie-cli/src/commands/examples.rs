@@ -28,7 +28,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
         [
             "genie compile model.gguf -o bundle",
             "genie compile MODEL_DIR -o bundle --ar 1,32,128 --cl 512,2048",
-            "genie compile MODEL_DIR -o bundle --target sm8650 --weights w8",
+            "genie compile MODEL_DIR -o bundle --soc sm8650 --weights w8",
         ],
     ),
     ("inspect", ["genie inspect bundle", "genie inspect bundle --tensors", "genie inspect bundle --json"]),

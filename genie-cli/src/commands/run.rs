@@ -197,7 +197,7 @@ fn open(
     printer: &Printer,
 ) -> Result<Session> {
     let mut options = args.threads.apply(args.soc.apply(args.backend.options()?)).policy(args.policy.into());
-    options = args.speculation.apply(args.long_context.apply(options));
+    options = args.speculation.apply(args.long_context.apply(options))?;
     if let Some(name) = &args.saved.kv_mode {
         options = options.kv_mode(kv_mode(name)?);
     }

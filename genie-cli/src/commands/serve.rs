@@ -91,10 +91,10 @@ pub struct Args {
     #[arg(long, short = 'n', value_name = "TOKENS", value_parser = number::limit, allow_negative_numbers = true)]
     pub max_tokens: Option<Limit>,
     /// Seconds that a reply may take, waiting included.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = number::some_seconds)]
     pub timeout: u64,
     /// Seconds that replies may go on after SIGTERM or Ctrl-C.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = number::seconds)]
     pub drain: u64,
     /// Most bytes of a request's body.
     #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, value_parser = number::at_least_one)]
@@ -165,7 +165,7 @@ impl Args {
             let (max_bytes, min_tokens) = (self.prefix_cache_mib << 20, self.prefix_min_tokens);
             options = options.prefix_cache(PrefixCacheOptions { folder: folder.clone(), max_bytes, min_tokens });
         }
-        let mut model = bundle.open_either(&self.speculation.apply(options))?;
+        let mut model = bundle.open_either(&self.speculation.apply(options)?)?;
         let serve = self.scheduling.options(&mut model, printer)?;
         let serving = model.into_serving(serve)?;
         if let Some(note) = serving.note() {

@@ -37,6 +37,12 @@ fn one(index: usize, mut message: Value, template: &str) -> Result<Message, ApiE
         if object.get("role").is_some_and(|role| role == "developer") {
             object.insert("role".into(), "system".into());
         }
+        // One of the model may have tool calls instead.
+        let says = object.get("role").and_then(Value::as_str).is_some_and(|role| role != "assistant");
+        if says && object.get("content").is_none_or(Value::is_null) {
+            let message = format!("`{at}.content` is missing: expected a text or a list of parts");
+            return Err(ApiError::invalid(format!("{at}.content"), message));
+        }
         if let Some(Value::Array(parts)) = object.get("content") {
             let text = text_of(parts, &at)?;
             object.insert("content".into(), text.into());

@@ -9,7 +9,7 @@ use crate::error::ApiError;
 type Asks = fn(&Value) -> bool;
 
 /// Key, what of it is refused, why.
-const REFUSED: [(&str, Asks, &str); 17] = [
+const REFUSED: [(&str, Asks, &str); 18] = [
     ("id_slot", |id| id != -1, "a request takes the slot that holds most of its prompt"),
     ("cache_prompt", |on| on == false, "what the cache holds of a prompt is always used"),
     ("return_progress", |on| on == true, "the progress of prompts is not reported"),
@@ -30,6 +30,7 @@ const REFUSED: [(&str, Asks, &str); 17] = [
     ),
     ("post_sampling_probs", |on| on == true, "log probabilities are those before the stages of sampling"),
     ("response_fields", is_some, "replies are whole"),
+    ("suffix", |text| text != "", "texts go on at their end"),
     ("min_keep", |n| n.as_f64().is_none_or(|n| n > 1.0), "stages keep at least one token"),
 ];
 

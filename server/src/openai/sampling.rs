@@ -54,7 +54,7 @@ keys! {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 enum Stop {
     One(String),
     Many(Vec<String>),

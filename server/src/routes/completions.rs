@@ -31,7 +31,6 @@ keys! {
         echo: Option<bool>,
         logprobs: Option<i64>,
         best_of: Option<i64>,
-        suffix: Option<String>,
     }
 }
 
@@ -70,9 +69,6 @@ fn read(state: &State, body: &Value) -> Result<(CompletionShape, Vec<Request>), 
         let message =
             format!("`n` and `prompt` ask for {} replies: expected at most {}", prompts.len() * n, MOST_CHOICES * 4);
         return Err(ApiError::invalid("n", message));
-    }
-    if fields.suffix.is_some_and(|suffix| !suffix.is_empty()) {
-        return Err(ApiError::invalid("suffix", "`suffix` is not supported: texts go on at their end"));
     }
     if fields.best_of.is_some_and(|best_of| usize::try_from(best_of) != Ok(n)) {
         let message = "`best_of` is not supported: all replies are given, so ask for `n` of them";

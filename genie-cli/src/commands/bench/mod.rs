@@ -87,7 +87,7 @@ pub struct Args {
     pub trace: Option<PathBuf>,
     /// Plot tokens/s against prompt length and context fill, as an SVG.
     #[cfg(feature = "plot")]
-    #[arg(long, value_name = "FILE", conflicts_with = "calibrate")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["calibrate", "serve"])]
     pub plot: Option<PathBuf>,
     #[command(flatten)]
     pub serving: serve::ServeArgs,

@@ -16,7 +16,7 @@ const REPS: usize = 1;
 #[command(next_help_heading = "Scheduling")]
 pub struct SchedulingArgs {
     /// Requests that run at once [default: `max-slots` of the config's `batching`, or 8].
-    #[arg(long, visible_alias = "parallel", value_name = "N", value_parser = number::at_least_one)]
+    #[arg(long, visible_alias = "parallel", value_name = "N", value_parser = number::slots)]
     slots: Option<usize>,
     /// Requests that may wait; more are refused with status 429.
     #[arg(long, value_name = "N", default_value_t = 256)]

@@ -125,7 +125,10 @@ impl Live {
             text += &format!("; {} requests ended before they had rows, and are left out", self.without_rows);
         }
         if self.running > 0 {
-            text += &format!("; {} requests were not over, their replies are shorter here", self.running);
+            text += &format!(
+                "; {} requests were not over with its last step, their replies may be shorter here",
+                self.running
+            );
         }
         if self.dropped > 0 {
             text += &format!("; {} steps are missing, so times and lengths may be wrong", self.dropped);

@@ -76,7 +76,7 @@ pub struct Summary {
     pub mean_rows: f64,
     pub shared_tokens: usize,
     pub parked: usize,
-    /// Replies that are the same, token by token, as under the first policy of the run.
+    /// Whole replies that are the same, token by token, as under the first policy of the run.
     pub same_replies: usize,
 }
 
@@ -116,7 +116,8 @@ impl Summary {
             ),
             itl_ms: Percentiles::of(seen.iter().flat_map(gaps).collect()),
             end_to_end_ms: Percentiles::of(seen.iter().filter_map(ends).collect()),
-            in_tok_s: per_second(seen.iter().map(|seen| seen.n_prompt).sum()),
+            // A prompt without a token behind it was refused, or not finished.
+            in_tok_s: per_second(seen.iter().filter(|seen| !seen.tokens.is_empty()).map(|seen| seen.n_prompt).sum()),
             out_tok_s: per_second(seen.iter().map(|seen| seen.tokens.len()).sum()),
             goodput: per_second(seen.iter().filter(|seen| good(seen)).count()),
             padding: if width > 0 { 1.0 - rows as f64 / width as f64 } else { 0.0 },
@@ -124,7 +125,11 @@ impl Summary {
             mean_rows: if steps.is_empty() { 0.0 } else { rows as f64 / steps.len() as f64 },
             shared_tokens: seen.iter().map(|seen| seen.n_shared).sum(),
             parked: seen.iter().map(|seen| seen.n_parked).sum(),
-            same_replies: seen.iter().zip(first).filter(|(seen, first)| seen.tokens == **first).count(),
+            same_replies: seen
+                .iter()
+                .zip(first)
+                .filter(|(seen, first)| seen.failed.is_none() && seen.tokens == **first)
+                .count(),
         }
     }
 }
@@ -177,10 +182,11 @@ mod tests {
             n_prompt: 10,
             ..Seen::default()
         };
-        let all = [seen(&[100.0, 200.0]), seen(&[2_500.0, 2_600.0]), seen(&[100.0, 400.0]), seen(&[])];
+        let refused = Seen { failed: Some("too long".into()), ..seen(&[]) };
+        let all = [seen(&[100.0, 200.0]), seen(&[2_500.0, 2_600.0]), seen(&[100.0, 400.0]), refused];
         let steps = [Ran { at: 3_000.0, ms: 1_000.0, width: 8, rows: vec![(1, 6, true)] }];
-        let summary = Summary::new("one", 1, &all, &steps, &[vec![1, 1], vec![2]], 150.0);
-        assert_eq!((summary.goodput, summary.padding, summary.out_tok_s, summary.in_tok_s), (0.25, 0.25, 1.5, 10.0));
+        let summary = Summary::new("one", 1, &all, &steps, &[vec![1, 1], vec![2], vec![1, 1, 1], vec![]], 150.0);
+        assert_eq!((summary.goodput, summary.padding, summary.out_tok_s, summary.in_tok_s), (0.25, 0.25, 1.5, 7.5));
         assert_eq!((summary.itl_ms.max, summary.ttft_ms.max, summary.same_replies), (300.0, 2_500.0, 1));
     }
 }

@@ -31,19 +31,19 @@ use workload::{Arrival, Loop, Mix};
 #[derive(clap::Args)]
 pub struct ServeArgs {
     /// Serve a trace of many requests under several policies of the scheduler, and compare them.
-    #[arg(long, conflicts_with_all = ["calibrate", "profile", "trace", "limits"])]
+    #[arg(long, conflicts_with_all = ["calibrate", "profile", "trace", "limits", "pp", "tg", "fill", "spec_accept"])]
     pub serve: bool,
     /// The requests: short chats, documents among chats, or prompts with a long beginning in common.
     #[arg(long, value_enum, default_value = "chat", requires = "serve", value_name = "MIX")]
     pub mix: Mix,
     /// Clients that each send the next request once their last is over.
-    #[arg(long, default_value_t = 4, requires = "serve", value_parser = number::count, value_name = "N")]
+    #[arg(long, default_value_t = 4, requires = "serve", value_parser = number::at_least_one, value_name = "N")]
     pub clients: usize,
     /// Requests a second, at random times, instead of clients that wait.
-    #[arg(long, requires = "serve", conflicts_with = "clients", value_name = "RATE")]
+    #[arg(long, requires = "serve", conflicts_with = "clients", value_parser = number::rate, value_name = "RATE")]
     pub rate: Option<f64>,
     /// Requests of a mix.
-    #[arg(long, default_value_t = 8, requires = "serve", value_parser = number::count, value_name = "N")]
+    #[arg(long, default_value_t = 8, requires = "serve", value_parser = number::at_least_one, value_name = "N")]
     pub requests: usize,
     /// Seeds of the traces; each is run under all policies.
     #[arg(long, value_delimiter = ',', default_value = "1", requires = "serve", value_name = "N,N")]
@@ -63,10 +63,10 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 150, requires = "serve", value_name = "MS")]
     pub target_ms: u64,
     /// Requests that have rows in the cache at once [default: `max-slots` of the config, or 8].
-    #[arg(long, requires = "serve", value_parser = number::count, value_name = "N")]
+    #[arg(long, requires = "serve", value_parser = number::slots, value_name = "N")]
     pub slots: Option<usize>,
     /// Most rows of prompts in one step [default: `prefill-chunk-size` of the config, or as many as fit].
-    #[arg(long, requires = "serve", value_parser = number::count, value_name = "N")]
+    #[arg(long, requires = "serve", value_parser = number::at_least_one, value_name = "N")]
     pub chunk: Option<usize>,
     /// Replay this trace instead of a mix: a line of JSON a request, which says who sends it and when. Or what `genie serve --record` wrote:
     /// requests come at its times, with prompts of random tokens and replies of its lengths.
@@ -86,9 +86,6 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
         if let Some(path) = path {
             outfile::must_be_writable(flag, path)?;
         }
-    }
-    if args.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-        return Err(UserError::error("`--rate` is no rate", "give requests a second, above 0"));
     }
     let context = model.bundle().config().context().size.min(model.context_size());
     // Before the steps are measured: a file that is no trace is refused at once.
@@ -112,11 +109,13 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
     for (number, (seed, trace)) in traces.iter().enumerate() {
         let mut first = Vec::new();
         for &policy in &args.policies {
-            if let Some(signal) = printer.interrupt().received() {
+            scheduler.set_options(options(args, &of_config, policy, &times))?;
+            let interrupted = || printer.interrupt().received();
+            let replayed = replay::replay(scheduler, trace, &|| interrupted().is_some());
+            if let Some(signal) = interrupted() {
                 return Err(Interrupted::new(signal, "the policies before are done".to_owned()).into());
             }
-            scheduler.set_options(options(args, &of_config, policy, &times))?;
-            let (seen, steps) = replay::replay(scheduler, trace)?;
+            let (seen, steps) = replayed?;
             if first.is_empty() {
                 first = seen.iter().map(|seen| seen.tokens.clone()).collect();
             }
@@ -124,6 +123,12 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
             let summary = Summary::new(policy.name(), *seed, &seen, &steps, &first, target);
             table::print(&summary, json, &mut header, printer)?;
             if let Some(why) = seen.iter().find_map(|seen| seen.failed.as_ref()) {
+                if seen.iter().all(|seen| seen.failed.is_some()) {
+                    return Err(UserError::error(
+                        format!("each request of the trace failed: {why}"),
+                        "prompts and replies have to fit the context",
+                    ));
+                }
                 printer.info(format_args!("warning: a request failed: {why}"));
             }
             if number == 0 {

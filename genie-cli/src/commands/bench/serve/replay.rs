@@ -13,11 +13,18 @@ use open_genie::serving::{Event, Request, RequestId, RequestSettings, Scheduler,
 use super::metrics::{Ran, Seen};
 use super::workload::{Arrival, Sending};
 
-/// Serves a trace; what each client saw, and the steps.
+/// Longest sleep: how soon a signal is seen.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Serves a trace; what each client saw, and the steps. Ends early, with what was seen by then, once `is_over` says so.
 ///
 /// # Errors
 /// The engine has failed. A request that fails is no error: what was seen of it says why.
-pub fn replay(scheduler: &mut Scheduler, trace: &[Arrival]) -> Result<(Vec<Seen>, Vec<Ran>)> {
+pub fn replay(
+    scheduler: &mut Scheduler,
+    trace: &[Arrival],
+    is_over: &dyn Fn() -> bool,
+) -> Result<(Vec<Seen>, Vec<Ran>)> {
     let n_vocab = scheduler.vocab_size();
     let prompts: Vec<_> = trace.iter().map(|arrival| arrival.tokens(n_vocab)).collect();
     let began = Instant::now();
@@ -26,7 +33,7 @@ pub fn replay(scheduler: &mut Scheduler, trace: &[Arrival]) -> Result<(Vec<Seen>
     let mut ids: Vec<Option<RequestId>> = vec![None; trace.len()];
     let mut over = vec![false; trace.len()];
     let mut steps: Vec<Ran> = Vec::new();
-    while over.iter().any(|over| !over) {
+    while over.iter().any(|over| !over) && !is_over() {
         let now = ms();
         for at in 0..trace.len() {
             let arrival = &trace[at];
@@ -57,7 +64,10 @@ pub fn replay(scheduler: &mut Scheduler, trace: &[Arrival]) -> Result<(Vec<Seen>
         if report.rows.is_empty() {
             let waits = !scheduler.is_idle() || over.iter().any(|over| !over);
             if waits && scheduler.is_idle() {
-                std::thread::sleep(Duration::from_micros(200));
+                let open = trace.iter().zip(&over).filter(|(_, over)| !**over);
+                let next = open.map(|(arrival, _)| arrival.at_ms as f64).fold(f64::INFINITY, f64::min);
+                let wait = Duration::try_from_secs_f64((next - ms()).max(0.0) / 1e3).unwrap_or(NAP);
+                std::thread::sleep(wait.clamp(Duration::from_micros(50), NAP));
             }
         } else {
             let number = |id: u64| ids.iter().position(|own| own.is_some_and(|own| own.0 == id)).unwrap_or(0) as u64;
