@@ -383,6 +383,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
         Engine::runs_together(self)
     }
 
+    fn takes_trees(&self) -> bool {
+        !self.is_batched() && !self.kv.variants().is_full_context_only()
+    }
+
     fn takes_back(&self) -> bool {
         !self.kv.variants().groups().iter().any(|group| group.evicts())
     }

@@ -269,6 +269,12 @@ pub trait SequenceModel: TokenModel {
     /// [snapshots](Self::snapshot_of).
     fn runs_together(&self) -> bool;
 
+    /// Whether steps hold trees of drafts ([`process_trees`](Self::process_trees)): not those of a batch dimension, nor of graphs
+    /// without a past.
+    fn takes_trees(&self) -> bool {
+        !self.is_batched()
+    }
+
     /// Whether the last tokens of a sequence can be taken back whatever was processed since. Not where rows are evicted: those that
     /// made room are gone.
     fn takes_back(&self) -> bool {

@@ -94,6 +94,7 @@ fn caches_that_fused_graphs_cannot_have_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     TestModel { head_dim: 32, ..TestModel::tiny(Family::Llama) }.write(&folder.join("model")).unwrap();
+    std::fs::write(folder.join("empty"), " \n").unwrap();
     for (flags, what) in [
         (
             &["--kv-cache", "q8_0", "--pd-total-lens", "8"][..],
@@ -102,6 +103,7 @@ fn caches_that_fused_graphs_cannot_have_are_refused() {
         (&["--kv-cache", "u8", "--native-kv"], "a cache of type u8 does not go together with a cache in tiles"),
         (&["--kv-text", "text"], "`--kv-text` is for `--kv-cache u8`"),
         (&["--kv-cache", "u8", "--kv-text", "none"], "cannot read the text `none`"),
+        (&["--kv-cache", "u8", "--kv-text", "empty"], "the file of `--kv-text` has no text"),
     ] {
         let said = refused(folder, &[&["compile", "model", "-o", "bundle"], PLAIN, flags].concat());
         assert!(said.contains(what), "{flags:?}: {said}");

@@ -160,6 +160,10 @@ fn bad_packages_are_refused_by_number_cause_and_hint() {
         );
         assert!(said.contains(code) && said.contains(cause) && said.contains("hint:") && said.contains(hint), "{said}");
     }
+    for package in ["./none.so", ""] {
+        let said = refused(folder, &["run", "-c", "op", "-p", "a", "--op-package", package], &[]);
+        assert!(said.contains(&format!("`--op-package`: there is no file `{package}`")), "{said}");
+    }
     for (package, code, cause) in [("create.so", "1000", "`createOpImpl`"), ("run.so", "3200", "`opImplFn`")] {
         let said = refused(folder, &["run", "-c", "op", "-p", "a", "--op-package", package], &[]);
         assert!(said.contains(code) && said.contains(cause), "{said}");

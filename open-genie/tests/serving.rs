@@ -313,6 +313,51 @@ fn drafts_that_do_not_hold_are_left_where_rows_cannot_be_taken_back() {
     }
 }
 
+/// A config's replies are those without trees then, with a word; `--spec` is refused.
+#[test]
+fn graphs_without_a_past_hold_no_trees() {
+    let open = |spec: &str| {
+        let options = options().speculation(spec.parse().unwrap());
+        Bundle::read(&bundles().no_cache).unwrap().open_serving(&options, None)
+    };
+    let said = open("lade").unwrap_err().to_string();
+    assert!(said.contains("graphs without a past"), "{said}");
+    let config = bundles().no_cache.join("genie_config.json");
+    let mut value: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    value["dialog"]["type"] = "lade".into();
+    value["dialog"]["lade"] = json!({"version": 1, "window": 2, "ngram": 3, "gcap": 2});
+    let config = bundles().no_cache.join("lade.json");
+    std::fs::write(&config, value.to_string()).unwrap();
+    let serving = Bundle::read(&config).unwrap().open_serving(&options(), None).unwrap();
+    assert!(serving.note().unwrap().contains("`lade` drafts trees of tokens"), "{:?}", serving.note());
+}
+
+/// A draft model that processes its whole text in each step drafts for no several replies: they are those of `basic`, with a word.
+#[test]
+fn a_draft_model_of_one_sequence_is_left_with_a_word() {
+    let read = |folder: &PathBuf| -> Value {
+        serde_json::from_slice(&std::fs::read(folder.join("genie_config.json")).unwrap()).unwrap()
+    };
+    let (mut value, of_draft) = (read(&bundles().plain), read(&bundles().no_cache));
+    let (mut target, mut draft) = (value["dialog"]["engine"].clone(), of_draft["dialog"]["engine"].clone());
+    (target["role"], draft["role"]) = ("target".into(), "draft".into());
+    for path in draft["model"]["binary"]["ctx-bins"].as_array_mut().unwrap() {
+        *path = bundles().no_cache.join(path.as_str().unwrap()).display().to_string().into();
+    }
+    value["dialog"]["engine"] = json!([target, draft]);
+    value["dialog"]["type"] = "spd".into();
+    value["dialog"]["spd"] = json!({"version": 1, "draft-len": 3});
+    let config = bundles().plain.join("spd.json");
+    std::fs::write(&config, value.to_string()).unwrap();
+    let mut serving = Bundle::read(&config).unwrap().open_serving(&options(), None).unwrap();
+    assert!(serving.note().unwrap().contains("the draft model of `spd` has one sequence"), "{:?}", serving.note());
+    let all = requests(&mut serving);
+    assert_eq!(tokens(&serve(&mut serving, all, |_, _| ())), alone());
+    let spec = options().speculation(Speculation::Draft { bundle: bundles().no_cache.clone(), len: 3 });
+    let said = Bundle::read(&bundles().plain).unwrap().open_serving(&spec, None).unwrap_err().to_string();
+    assert!(said.contains("a draft model whose cache keeps several sequences"), "{said}");
+}
+
 /// A step of a graph begins with room for all its rows. Where none has one row, the cache is full a little earlier; idle rows make
 /// room before that, and a reply that comes there ends by its limit.
 #[test]

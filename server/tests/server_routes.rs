@@ -139,6 +139,12 @@ fn slots_are_saved_restored_and_erased_in_their_folder() {
     for name in ["../one", "/etc/passwd", "", "none"] {
         assert_eq!(server.post(&at("restore"), &json!({"filename": name})).0, 400, "{name}");
     }
+    std::fs::write(folder.path().join("torn"), &std::fs::read(folder.path().join("one")).unwrap()[..500]).unwrap();
+    for name in ["none", "torn"] {
+        let error = server.post(&at("restore"), &json!({"filename": name})).1["error"].take();
+        let message = error["message"].as_str().unwrap();
+        assert!(error["param"] == "filename" && message.contains(&format!("`{name}`")), "{error}");
+    }
     assert_eq!(server.post(&at("dance"), &json!({})).0, 400);
     assert_eq!(plain().post("/slots/0?action=save", &json!({"filename": "one"})).0, 501);
 }

@@ -246,6 +246,29 @@ fn a_server_tells_of_its_slots_and_steps() {
     assert_eq!(std::iter::from_fn(|| watch.next()).count(), n_steps);
 }
 
+/// A draft model with room for one of two replies drafts for the first, as if it were alone.
+#[test]
+fn a_small_draft_model_drafts_for_as_many_as_fit() {
+    let run = |rows: usize| {
+        let mut scheduler = scheduler();
+        scheduler.set_draft_model(Box::new(Fake::new(rows, 64)), 3, None).expect("it suits");
+        let long = |settings: &mut RequestSettings| {
+            (settings.max_tokens, settings.ignore_end_tokens) = (Some(25), true);
+        };
+        let found = serve(&mut scheduler, vec![request(&[3; 35], long), request(&[9; 20], long)]);
+        let counts = |at: usize| found[at].0.reply.kpis.speculation.unwrap_or_default();
+        let tokens: Vec<_> = found.iter().map(|(done, _)| done.reply.tokens.clone()).collect();
+        (tokens, counts(0), counts(1), scheduler.counts().n_steps)
+    };
+    let (both, first, second, n_steps) = run(200);
+    let (found, alone, left, n_more) = run(64);
+    assert_eq!(found, both);
+    assert!(first.n_accepted > 5 && second.n_accepted > 5, "{first:?} {second:?}");
+    assert_eq!(alone, first);
+    // The other has drafts once there is room.
+    assert!(left.n_accepted > 0 && n_more > n_steps, "{left:?}, {n_more} steps, {n_steps} with room for both");
+}
+
 /// The choices of one answer come between two steps, all or none.
 #[test]
 fn several_requests_are_taken_together_or_not_at_all() {

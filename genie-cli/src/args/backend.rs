@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use open_genie::{BackendChoice, OpPackage, Options};
 
+use crate::failure::UserError;
+
 /// Which QNN library executes the graphs.
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Backend")]
@@ -39,7 +41,15 @@ impl BackendArgs {
         };
         let mut options = Options::new().backend(backend).shared_memory(self.shared_memory.parse()?);
         for package in &self.op_package {
-            options = options.op_package(OpPackage::parse(package));
+            let package = OpPackage::parse(package);
+            let file = package.path();
+            // The system's loader finds a bare name where it looks for libraries.
+            if file.as_os_str().is_empty() || (file.components().count() > 1 && !file.is_file()) {
+                let error = format!("`--op-package`: there is no file `{}`", file.display());
+                let hint = "give the package's library, such as `./libQnnOpenGeniePackage_CPU.so`";
+                return Err(UserError::error(error, hint));
+            }
+            options = options.op_package(package);
         }
         if let Some(folder) = self.op_package.is_empty().then(op_package_folder).flatten() {
             options = options.op_package_folder(folder)?;

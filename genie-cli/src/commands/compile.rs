@@ -248,6 +248,12 @@ fn into_bundle(mut options: CompileOptions, args: &Args, printer: &Printer) -> R
     if options.kinds.kv_cache == KvCacheType::U8 {
         let text =
             args.kinds.kv_text.as_deref().map(|path| prompt_text::read(path, Role::Text, printer)).transpose()?;
+        if text.as_ref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(UserError::error(
+                "the file of `--kv-text` has no text",
+                "give a page of what the model will read, or omit it",
+            ));
+        }
         let mut bars = Bars::new(printer, false);
         options.kv_peaks = Some(open_genie::kv_peaks(&options, text.as_deref(), &mut bars)?);
     } else if args.kinds.kv_text.is_some() {

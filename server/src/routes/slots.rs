@@ -46,6 +46,10 @@ pub(crate) async fn act(
         open_genie::Error::Serving(ServeError::ShutDown) => ApiError::ModelGone,
         error => ApiError::invalid("id", with_causes(&error)),
     };
+    let of_file = |name: &str, error: open_genie::Error| match error {
+        error @ open_genie::Error::Serving(_) => refused(error),
+        error => ApiError::invalid("filename", format!("`{name}`: {}", with_causes(&error))),
+    };
     match action.as_str() {
         "erase" => {
             let n = state.ask(move |model| model.running().erase_slot(slot)).await?.map_err(refused)?;
@@ -53,13 +57,14 @@ pub(crate) async fn act(
         }
         "save" => {
             let (name, path) = file(&state, &body)?;
-            let n = state.ask(move |model| model.running().save_slot(slot, path)).await?.map_err(refused)?;
+            let saved = state.ask(move |model| model.running().save_slot(slot, path)).await?;
+            let n = saved.map_err(|error| of_file(&name, error))?;
             Ok(Json(json!({"id_slot": slot.0, "filename": name, "n_saved": n})))
         }
         "restore" => {
             let (name, path) = file(&state, &body)?;
             let restored = state.ask(move |model| model.running().restore_slot(slot, path)).await?;
-            let n = restored.map_err(refused)?.n_past;
+            let n = restored.map_err(|error| of_file(&name, error))?.n_past;
             Ok(Json(json!({"id_slot": slot.0, "filename": name, "n_restored": n})))
         }
         other => {

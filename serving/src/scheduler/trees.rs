@@ -17,10 +17,10 @@ use crate::seen_times::is_worth;
 use crate::tree_model::TreeModel;
 
 impl Scheduler {
-    /// Whether trees of drafts can be rows of its steps: not those of fused graphs, nor of graphs with a batch dimension.
+    /// Whether trees of drafts can be rows of its steps: not those of fused graphs, of graphs with a batch dimension, nor of graphs without
+    /// a past.
     pub fn takes_trees(&mut self) -> bool {
-        let batched = self.model.sequences().is_none_or(|model| model.is_batched());
-        !self.pairs && !batched
+        !self.pairs && self.model.sequences().is_some_and(|model| model.takes_trees())
     }
 
     /// Whether trees of this kind can: forecasts need a cache that keeps several sequences beside each other.
@@ -197,7 +197,7 @@ impl Scheduler {
 
 fn no_trees() -> ServeError {
     let expected = "a model whose steps have rows of several sequences";
-    let found = "fused graphs, a batch dimension, or a cache of one sequence".to_owned();
+    let found = "fused graphs, a batch dimension, graphs without a past, or a cache of one sequence".to_owned();
     ServeError::Setting { key: "trees of drafts", expected, found }
 }
 
