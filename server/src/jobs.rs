@@ -117,7 +117,7 @@ impl Jobs {
         }
         let times = Times::new();
         let limit = state.options.reply_timeout;
-        let deadline = crate::models::deadline(limit);
+        let deadline = state.options.reply_deadline();
         Ok(Self {
             events,
             requests,

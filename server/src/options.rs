@@ -107,6 +107,13 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
+    /// The end of the time that a reply may take, if it begins now; far away for one that no clock has.
+    pub(crate) fn reply_deadline(&self) -> tokio::time::Instant {
+        const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+        let now = tokio::time::Instant::now();
+        now.checked_add(self.reply_timeout).unwrap_or_else(|| now + FAR)
+    }
+
     /// Refuses what would be open to everyone.
     pub(crate) fn check(&self) -> Result<(), ServerError> {
         if !self.host.is_loopback() && self.api_keys.is_empty() {

@@ -220,7 +220,7 @@ impl Scheduler {
 
     /// What there is now.
     pub fn counts(&mut self) -> Counts {
-        let running = self.active.iter().filter(|request| request.runs()).count();
+        let running = self.n_running();
         Counts {
             running,
             waiting: self.active.len() - running,
@@ -277,7 +277,7 @@ impl Scheduler {
             return Err(ServeError::PromptTooLong { found, limit });
         }
         // Those that have a slot with the next step do not wait.
-        let waiting = self.active.iter().filter(|request| !request.runs()).count();
+        let waiting = self.active.len() - self.n_running();
         let free_slots = self.free_slots();
         if waiting >= self.options.max_waiting.saturating_add(free_slots) {
             let needed_rows = found.saturating_add(reply.n_wanted().min(self.options.reserve)).min(rows.total);
@@ -390,16 +390,23 @@ impl Scheduler {
         plan_tick(&state, &self.rules, times)
     }
 
+    fn n_running(&self) -> usize {
+        self.active.iter().filter(|request| request.runs()).count()
+    }
+
+    /// Sequences that can be in the cache at once.
+    fn n_sequences(&self) -> usize {
+        if self.together { self.most_sequences } else { 1 }
+    }
+
     /// Sequences that no request has which runs.
     fn free_sequences(&self) -> usize {
-        let most = if self.together { self.most_sequences } else { 1 };
-        most.saturating_sub(self.active.iter().filter(|request| request.runs()).count())
+        self.n_sequences().saturating_sub(self.n_running())
     }
 
     /// Requests that can begin to run now, if there are rows.
     fn free_slots(&self) -> usize {
-        let running = self.active.iter().filter(|request| request.runs()).count();
-        self.free_sequences().min(self.rules.most_running.saturating_sub(running))
+        self.free_sequences().min(self.rules.most_running.saturating_sub(self.n_running()))
     }
 
     fn end_what_is_over(&mut self) {

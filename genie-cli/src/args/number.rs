@@ -1,18 +1,20 @@
 //! Numbers of flags: a message that says the range, for every type.
 
+use std::ops::RangeInclusive;
+
 /// A number of tokens, runs or windows.
 pub fn count(text: &str) -> Result<usize, String> {
-    within(text, 0)
+    within(text, 0..=MOST)
 }
 
 /// A number of at least 1.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
-    within(text, 1)
+    within(text, 1..=MOST)
 }
 
 /// A number of at least 2.
 pub fn at_least_two(text: &str) -> Result<usize, String> {
-    within(text, 2)
+    within(text, 2..=MOST)
 }
 
 /// A number that is kept in 32 bits.
@@ -29,7 +31,7 @@ pub fn limit(text: &str) -> Result<Limit, String> {
     if text.trim() == "-1" {
         return Ok(Limit(None));
     }
-    within(text, 0).map(|n| Limit(Some(n))).map_err(|why| why + ", or -1")
+    within(text, 0..=MOST).map(|n| Limit(Some(n))).map_err(|why| why + ", or -1")
 }
 
 /// A number of MiB.
@@ -39,22 +41,22 @@ pub fn mebibytes(text: &str) -> Result<u64, String> {
     found.ok_or_else(|| format!("expected a whole number from 0 to {most}"))
 }
 
-/// A number of seconds, a year at most.
+/// Seconds of the longest time that a flag takes: a year.
+const YEAR: usize = 365 * 24 * 3_600;
+
+/// A number of seconds.
 pub fn seconds(text: &str) -> Result<u64, String> {
-    let most = 365 * 24 * 3_600;
-    let found = text.trim().parse().ok().filter(|n| *n <= most);
-    found.ok_or_else(|| format!("expected a whole number of seconds from 0 to {most}"))
+    within(text, 0..=YEAR).map(|n| n as u64)
 }
 
-/// As [`seconds`], at least 1.
+/// A number of seconds, at least 1.
 pub fn some_seconds(text: &str) -> Result<u64, String> {
-    seconds(text)?.checked_sub(1).map(|n| n + 1).ok_or_else(|| "expected at least 1 second".into())
+    within(text, 1..=YEAR).map(|n| n as u64)
 }
 
 /// Requests that have rows in the cache at once: it has 64 sequences.
 pub fn slots(text: &str) -> Result<usize, String> {
-    let found = text.trim().parse().ok().filter(|n| (1..=64).contains(n));
-    found.ok_or_else(|| "expected a whole number from 1 to 64".into())
+    within(text, 1..=64)
 }
 
 /// Requests in a second.
@@ -79,9 +81,12 @@ pub fn probability(text: &str) -> Result<f64, String> {
     found.ok_or_else(|| "expected a number from 0 to 1".into())
 }
 
-fn within(text: &str, least: usize) -> Result<usize, String> {
-    let found = text.trim().parse().ok().filter(|n| (least..=i32::MAX as usize).contains(n));
-    found.ok_or_else(|| format!("expected a whole number from {least} to {}", i32::MAX))
+/// Most of a number that has no other bound.
+const MOST: usize = i32::MAX as usize;
+
+fn within(text: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
+    let found = text.trim().parse().ok().filter(|n| range.contains(n));
+    found.ok_or_else(|| format!("expected a whole number from {} to {}", range.start(), range.end()))
 }
 
 #[cfg(test)]

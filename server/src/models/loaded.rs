@@ -115,7 +115,7 @@ impl Loader {
         options: &Arc<ServerOptions>,
         metrics: &Arc<Metrics>,
     ) -> Result<NamedModel, ApiError> {
-        let deadline = super::deadline(options.reply_timeout);
+        let deadline = options.reply_deadline();
         if let Some(held) = self.ready(name) {
             return Ok(held);
         }

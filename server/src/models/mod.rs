@@ -16,13 +16,6 @@ use loaded::Loader;
 
 pub use source::{LoadLimits, ModelEntry, ModelSource, OpenError};
 
-/// The end of a time that begins now; far away for one that no clock has.
-pub(crate) fn deadline(limit: Duration) -> tokio::time::Instant {
-    const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
-    let now = tokio::time::Instant::now();
-    now.checked_add(limit).unwrap_or_else(|| now + FAR)
-}
-
 /// What a server serves.
 #[derive(Debug)]
 pub struct Models(Kind);

@@ -69,8 +69,7 @@ impl Scheduler {
 
     /// A reply beside which there are no rows that could be given up.
     fn is_alone(&self, at: usize) -> bool {
-        let others = self.active.iter().filter(|request| request.runs()).count() > 1;
-        self.active[at].phase == Phase::Decode && !others && self.idle.is_empty()
+        self.active[at].phase == Phase::Decode && self.n_running() == 1 && self.idle.is_empty()
     }
 
     /// The planned rows as far as their requests still want them.

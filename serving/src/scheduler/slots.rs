@@ -103,7 +103,7 @@ impl Scheduler {
     }
 
     fn must_be_idle(&self, seq: SeqId) -> Result<(), ServeError> {
-        let most = if self.together { self.most_sequences } else { 1 };
+        let most = self.n_sequences();
         // Where one sequence is in the cache at a time, any request that runs has it.
         let taken = self.active.iter().any(|request| request.seq == Some(seq));
         let (expected, found) = match () {

@@ -44,8 +44,7 @@ impl Following {
         let wanted = tokens.get(self.base + 1..).unwrap_or_default();
         let (common, n_past) = draft.transcript_of(own).map_or((0, 0), |transcript| {
             let most = wanted.len().saturating_sub(usize::from(wants_row));
-            let same = transcript.tokens().iter().zip(wanted).take_while(|(a, b)| a == b).count().min(most);
-            (if transcript.is_plain() { same } else { 0 }, transcript.len())
+            (if transcript.is_plain() { transcript.common_prefix(&wanted[..most]) } else { 0 }, transcript.len())
         });
         let mut from = self.base + common;
         if common < n_past && draft.remove(own, common..usize::MAX).is_err() {
