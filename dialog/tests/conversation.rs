@@ -450,3 +450,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn half_a_character_behind_a_match_is_no_text() {
+    // Token 255 is a space and the first byte of a character.
+    let mut json: serde_json::Value = serde_json::from_str(&common::tokenizer_json()).unwrap();
+    let vocab = json["model"]["vocab"].as_object_mut().unwrap();
+    vocab.retain(|_, id| id != 255);
+    vocab.insert("\u{120}\u{e2}".into(), 255.into());
+    let tokenizer = dialog::Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap();
+    let said: Vec<u32> = b"one\nUser:".iter().map(|byte| u32::from(*byte)).chain([255]).collect();
+    let (model, _) = Fake::new(512, move |cache| said.get(cache.len() - 2).copied().unwrap_or(257));
+    let settings = dialog::SamplerSettings::argmax();
+    let mut dialog = dialog::Dialog::from_parts(ContextSettings { size: 512, ..context() }, settings, tokenizer, model);
+    dialog.set_stop_sequences(vec!["\nUser: ".into()]).unwrap();
+    let (reply, seen) = say(&mut dialog, "x", Complete);
+    assert_eq!((reply.text.as_str(), reply.stop), ("one", StopReason::StopSequence("\nUser: ".into())));
+    assert_eq!(seen.texts().concat(), "one");
+}

@@ -11,7 +11,7 @@ use dialog::kinds::{
     Ssd, SsdSettings, UpdateMode,
 };
 use dialog::sampler::{Mt19937, SamplerRules};
-use dialog::{Dialog, DialogKind, Reply, Sampler, SamplerSettings, SentenceCode};
+use dialog::{Dialog, DialogKind, Reply, Sampler, SamplerCallback, SamplerSettings, SentenceCode};
 use engine::TokenModel;
 use genie_types::TokenId;
 use proptest::prelude::*;
@@ -463,4 +463,22 @@ fn models_that_do_not_go_together_are_refused() {
     let mut alone = alone.with_kind(Box::new(Spd::new(3)));
     let error = alone.token_query(&ids([65]), SentenceCode::Complete, |_| ()).unwrap_err().to_string();
     assert!(error.contains("needs a second model"), "{error}");
+}
+
+#[test]
+fn a_function_of_the_program_chooses_every_token_of_a_drafted_reply() {
+    // The least likely token: no distribution of the sampler would give it.
+    let least =
+        |logits: &[f32]| TokenId((0..logits.len()).min_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap() as u32);
+    let reply = |drafted: bool| {
+        let settings = SamplerSettings::default().with_seed(Some(3));
+        let mut dialog = Dialog::from_parts(context(), settings, tokenizer(), Box::new(Toy::new(N_VOCAB, 1, 0)));
+        if drafted {
+            dialog = dialog.with_second(Box::new(Toy::new(N_VOCAB, 1, 100))).unwrap().with_kind(Box::new(Spd::new(3)));
+        }
+        dialog.set_sampler_callback(Some(SamplerCallback::new(least)));
+        dialog.control().set_max_num_tokens(Some(60));
+        dialog.token_query(&ids([65, 66]), SentenceCode::Complete, |_| ()).unwrap().tokens
+    };
+    assert_eq!(reply(true), reply(false));
 }

@@ -124,7 +124,7 @@ impl<X: Executor> Engine<X> {
             policy: config.policy.clone(),
             context_shift,
             vocab_size,
-            identity: ModelIdentity::new(config),
+            identity: ModelIdentity::new(config, limit),
             lora,
             stop: StopFlag::default(),
             graphs: Graphs {
@@ -258,6 +258,10 @@ impl<X: Executor> TokenModel for Engine<X> {
         self.place(first, grid)
     }
 
+    fn forget_unreached_grids(&mut self) {
+        self.graphs.writers.grids.truncate(self.kv.next_pos(SeqId(0)));
+    }
+
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
         Some(self)
     }
@@ -288,6 +292,10 @@ impl<X: Executor> TokenModel for Engine<X> {
 
     fn lora_label(&self) -> String {
         Engine::lora_label(self)
+    }
+
+    fn cache_settings(&self) -> String {
+        Engine::cache_settings(self)
     }
 
     fn stop_flag(&self) -> Option<StopFlag> {

@@ -78,6 +78,9 @@ pub trait TokenModel: Send {
         Err(EngineError::Unsupported { what: "placing an image by frame, row and column".into(), hint: "" })
     }
 
+    /// Forgets images that were placed behind the tokens in the cache: those of a prompt that was refused, or did not come to them.
+    fn forget_unreached_grids(&mut self) {}
+
     /// The same model for several sequences at once; `None` if it knows only one.
     fn sequences(&mut self) -> Option<&mut dyn SequenceModel> {
         None
@@ -100,6 +103,12 @@ pub trait TokenModel: Send {
 
     /// The LoRA adapters that rows are computed with now, with their strengths; empty for none.
     fn lora_label(&self) -> String {
+        String::new()
+    }
+
+    /// What decides which rows the cache keeps of its tokens, where that is not all of them; a cache with other settings has other rows
+    /// of the same tokens.
+    fn cache_settings(&self) -> String {
         String::new()
     }
 

@@ -6,7 +6,8 @@
 use std::sync::{Arc, OnceLock};
 
 use genie_types::TokenId;
-use session_store::{PrefixStore, StoreError};
+use kvmanager::SeqId;
+use session_store::{PrefixStore, Snapshot, StoreError};
 
 use crate::{EngineError, TokenModel};
 
@@ -99,8 +100,9 @@ impl PrefixCache {
         if model.n_past() > 0 || !fits || self.fault().is_some() {
             return Ok(FromPrefix { value: last(model, prompt)?, n_restored: 0 });
         }
-        // Rows that adapters had a part in are theirs alone.
-        let this = Self { store: self.store.with_adapters(&model.lora_label()), ..self.clone() };
+        // Rows that adapters had a part in are theirs alone, as are those that a rule for long contexts has left.
+        let store = self.store.with_adapters(&model.lora_label()).with_settings(&model.cache_settings());
+        let this = Self { store, ..self.clone() };
         let done = this.run_from_prefix(model, prompt, last);
         match done {
             // What was processed before a stop is a prefix like any other.
@@ -129,7 +131,7 @@ impl PrefixCache {
             // What the token before the last needs may have been dropped by long context.
             if model.rewind(at).is_err() {
                 model.reset()?;
-                at = 0;
+                at = self.restore_longest(model, &prompt[..at]);
             }
         }
         let n_restored = at;
@@ -150,7 +152,7 @@ impl PrefixCache {
     fn restore_longest(&self, model: &mut dyn TokenModel, prompt: &[TokenId]) -> usize {
         match self.store.find(prompt, self.min_tokens) {
             Ok(None) => 0,
-            Ok(Some(snapshot)) => match model.restore_snapshot(&snapshot) {
+            Ok(Some(snapshot)) => match restore(model, &snapshot) {
                 Ok(()) => snapshot.tokens().len(),
                 Err(error) => self.leave_aside(PrefixCacheFault::Restore(error)),
             },
@@ -158,11 +160,16 @@ impl PrefixCache {
         }
     }
 
+    /// The dialog alone, as other sequences are no part of a prefix.
     fn keep(&self, model: &mut dyn TokenModel) {
         if self.fault().is_some() {
             return;
         }
-        match model.snapshot().and_then(|snapshot| Ok((self.store.insert(&snapshot)?, snapshot.tokens().len()))) {
+        let snapshot = match model.sequences() {
+            Some(sequences) => sequences.snapshot_of(SeqId(0)),
+            None => model.snapshot(),
+        };
+        match snapshot.and_then(|snapshot| Ok((self.store.insert(&snapshot)?, snapshot.tokens().len()))) {
             Ok((true, _)) => {}
             Ok((false, n_tokens)) => {
                 let max_bytes = self.store.max_bytes();
@@ -179,5 +186,13 @@ impl PrefixCache {
         tracing::debug!(%fault, "the prefix cache is left aside");
         let _ = self.fault.set(fault); // a later one changes nothing
         0
+    }
+}
+
+/// The dialog's sequence, beside those that its kind may have.
+fn restore(model: &mut dyn TokenModel, snapshot: &Snapshot) -> Result<(), EngineError> {
+    match model.sequences() {
+        Some(sequences) => sequences.restore_sequence(SeqId(0), snapshot),
+        None => model.restore_snapshot(snapshot),
     }
 }

@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use kvmanager::{Overflow, SeqId};
+use genie_types::{RopeConfig, RopeScaling};
+use kvmanager::{Eviction, KvError, Overflow, SeqId};
 use session_store::{CacheSchema, ModelHash, SavedSequence, SavedToken, Snapshot};
 
 use crate::transcript::Transcript;
@@ -14,22 +15,39 @@ use crate::{Engine, EngineConfig, EngineError, Executor};
 #[derive(Debug)]
 pub(crate) struct ModelIdentity {
     hash: Option<ModelHash>,
+    /// Keys are turned by the factors of `longrope` for long contexts: other rows than those of a short context.
+    long_factors: bool,
     bundle: String,
     ctx_bins: Vec<PathBuf>,
 }
 
 impl ModelIdentity {
-    pub(crate) fn new(config: &EngineConfig) -> Self {
-        Self { hash: config.model_hash, bundle: config.bundle_name.clone(), ctx_bins: config.ctx_bins.clone() }
+    /// `limit`: the longest context of the graphs.
+    pub(crate) fn new(config: &EngineConfig, limit: usize) -> Self {
+        let size = config.context_size.unwrap_or(limit);
+        let is_long = |rope: &RopeConfig| match &rope.scaling {
+            Some(RopeScaling::LongRope(factors)) => size as f64 > factors.original_max_position,
+            _ => false,
+        };
+        let mut ropes = config.rope.iter().chain(config.prefixed_ropes.iter().map(|(_, rope)| rope));
+        Self {
+            hash: config.model_hash,
+            long_factors: ropes.any(is_long),
+            bundle: config.bundle_name.clone(),
+            ctx_bins: config.ctx_bins.clone(),
+        }
     }
 
     /// The configuration's hash, else that of the binaries.
     pub(crate) fn hash(&mut self) -> Result<ModelHash, session_store::StoreError> {
-        if let Some(hash) = self.hash {
-            return Ok(hash);
+        let mut hash = match self.hash {
+            Some(hash) => hash,
+            None => *self.hash.insert(ModelHash::of_binaries(&self.ctx_bins)?),
+        };
+        if self.long_factors {
+            hash.0.iter_mut().zip(b"longrope").for_each(|(byte, mark)| *byte ^= mark);
         }
-        let hash = ModelHash::of_binaries(&self.ctx_bins)?;
-        Ok(*self.hash.insert(hash))
+        Ok(hash)
     }
 
     /// The bundle's name, for messages.
@@ -46,6 +64,29 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Saved`] if a binary cannot be read.
     pub fn model_hash(&mut self) -> Result<ModelHash, EngineError> {
         Ok(self.identity.hash()?)
+    }
+
+    /// The rules by which groups of the cache drop rows; empty where none does.
+    pub fn cache_settings(&self) -> String {
+        let rules = self.kv.variants().groups().iter().filter(|group| group.evicts());
+        rules.map(|group| format!("{:?};", group.long)).collect()
+    }
+
+    /// Refuses an image without rows that this cache never drops: it was saved under a rule that does.
+    fn check_rows(&self, snapshot: &Snapshot) -> Result<(), EngineError> {
+        for (at, (group, saved)) in self.kv.variants().groups().iter().zip(&snapshot.image.groups).enumerate() {
+            for sequence in snapshot.sequences.iter().filter(|_| group.long == Eviction::None) {
+                let (bit, n_tokens) = (sequence.seq.bit(), sequence.tokens.len());
+                let found = saved.cells.iter().filter(|cell| cell.seqs & bit != 0).count();
+                if found < n_tokens {
+                    let why = format!(
+                        "group {at} has rows of {found} of {n_tokens} tokens: it was saved under another rule for long contexts"
+                    );
+                    return Err(KvError::Foreign { why }.into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What a saved cache must match to be restored here.
@@ -112,6 +153,7 @@ impl<X: Executor> Engine<X> {
         if !self.as_genie() {
             snapshot.check_adapters(&self.lora_label())?;
         }
+        self.check_rows(snapshot)?;
         self.kv.import(&snapshot.image)?;
         self.graphs.writers.grids.truncate(0);
         if let Some(rows) = &mut self.graphs.writers.extra {

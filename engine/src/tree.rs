@@ -8,7 +8,7 @@
 //! 1, `c` after row 0. If the model wants `c`, rows 0 and 3 are kept.
 
 use genie_types::TokenId;
-use kvmanager::{InferenceStep, LogitsRequest, Plan, PlanError, SeqId, Tree, TreeColumn};
+use kvmanager::{InferenceStep, LogitsRequest, Plan, PlanError, Policy, SeqId, Tree, TreeColumn};
 
 use crate::graphs::{Graphs, StepRun};
 use crate::{Engine, EngineError, Executor};
@@ -161,6 +161,10 @@ impl<X: Executor> Engine<X> {
         }
         let mut plan = Plan::default();
         self.kv.plan_into(drafts, &self.policy, LogitsRequest::Each, &mut plan)?;
+        if plan.steps().len() > 1 && matches!(self.policy, Policy::Cost(_)) {
+            // Several narrow steps may be cheaper, but only what one step takes is verified.
+            self.kv.plan_into(drafts, &Policy::Lenient, LogitsRequest::Each, &mut plan)?;
+        }
         match plan.steps() {
             _ if plan.is_reprocess() => Err(PlanError::Shared.into()),
             [_] => Ok(plan),

@@ -4,7 +4,7 @@
 
 use engine::{Binding, Engine, EngineConfig, ExecuteError, Executor, RopeConfig, StepLog, TokenModel};
 use genie_types::{Dtype, GraphInfo, TensorInfo, TokenId, Variant};
-use kvmanager::{KvForm, KvState, Policy, Request, Variants, plan};
+use kvmanager::{CostTable, KvForm, KvState, Policy, Request, Variants, plan};
 use nsp_graph::{BinaryGraphs, Options, analyze};
 
 const CL: usize = 64;
@@ -56,10 +56,13 @@ fn bundle(ar: usize) -> [GraphInfo; 2] {
 
 #[test]
 fn decode_does_not_allocate() {
-    for n_threads in [0, 2] {
+    let times = [1, 8].map(|ar| (Variant::new(ar, CL as u32).unwrap(), f64::from(ar)));
+    let cost = Policy::Cost(CostTable::new(times, 1.0, 0.1).unwrap().into());
+    for (n_threads, policy) in [(0, Policy::Lenient), (2, Policy::Lenient), (2, cost)] {
         let graphs = [1, 8].into_iter().flat_map(bundle).collect();
         let layout = analyze(&[BinaryGraphs { source: "m.bin".into(), graphs }], &Options::default()).unwrap();
-        let config = EngineConfig { rope: Some(RopeConfig::new(4, 1e4)), n_threads, ..EngineConfig::new(["m.bin"]) };
+        let config =
+            EngineConfig { rope: Some(RopeConfig::new(4, 1e4)), n_threads, policy, ..EngineConfig::new(["m.bin"]) };
         let mut engine = Engine::with_executor(layout, Constant, &config).unwrap();
         engine.process(&[TokenId(1); 11]).unwrap();
         engine.process(&[TokenId(2)]).unwrap();

@@ -102,3 +102,28 @@ fn conversations_of_a_batch_go_on_side_by_side() {
     assert_eq!(after.tokens, open().generate("x").into_reply().unwrap().tokens);
     assert_eq!(json!(after.streams.len()), json!(0));
 }
+
+#[test]
+fn a_refused_batch_leaves_the_conversation() {
+    let folder = bundle();
+    let open = || {
+        let mut session = Session::open(folder.path().join("bundle"), &Options::new()).unwrap();
+        session.set_max_tokens(Some(5));
+        let greedy = session.sampler().clone().with_greedy(true);
+        session.set_sampler(greedy);
+        session
+    };
+    let (mut session, mut other) = (open(), open());
+    for session in [&mut session, &mut other] {
+        session.generate("a b").into_reply().unwrap();
+    }
+    let too_long = ["hi".to_owned(), "x".repeat(200)];
+    let error = session.query(Prompt::Batch(&too_long), SentenceCode::Complete).into_reply().unwrap_err();
+    assert!(error.to_string().contains("context"), "{error}");
+    assert_eq!(session.history(), other.history());
+    let next = session.generate("and").into_reply().unwrap().tokens;
+    assert_eq!(next, other.generate("and").into_reply().unwrap().tokens);
+    // No batch has run: the next one may have any number of prompts.
+    let three = PROMPTS.map(str::to_owned);
+    assert_eq!(ask(&mut session, &three, SentenceCode::Complete).len(), 3);
+}

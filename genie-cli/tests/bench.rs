@@ -206,7 +206,10 @@ fn a_trace_has_ops_in_graphs_in_steps() {
     let cache = tempfile::tempdir().unwrap();
     let file = cache.path().join("trace.json");
     let trace = file.to_str().unwrap();
-    done(bench(cache.path(), &["--pp", "200", "--tg", "2", "--reps", "1", "--threads", "1", "--trace", trace]));
+    done(bench(
+        cache.path(),
+        &["--pp", "200", "--tg", "2", "--reps", "1", "--threads", "1", "--trace", trace, "--policy", "lenient"],
+    ));
     let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let slices: Vec<&Value> = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").collect();
     let named =

@@ -121,3 +121,34 @@ fn grids_that_do_not_fit_are_refused() {
         assert!(!output.status.success() && said.contains(want), "{flags:?}: {said}");
     }
 }
+
+#[test]
+fn a_refused_prompt_leaves_no_image_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    make(folder);
+    let open = || {
+        let mut session = Session::open(folder.join("bundle"), &Options::new()).unwrap();
+        session.set_sampler(open_genie::SamplerSettings::argmax());
+        session.set_max_tokens(Some(24));
+        session
+    };
+    let (mut session, mut fresh) = (open(), open());
+    let rows = session.read_rows(folder.join("flat.raw")).unwrap();
+    let ids = session.add_rows(&rows).unwrap();
+    let grid = Grid { frames: 1, rows: 2, columns: 3 };
+    let too_long = [[3, 11].map(TokenId).to_vec(), vec![TokenId(8); 90]].concat();
+    let prompt = place_images(&too_long, TokenId(11), std::slice::from_ref(&ids)).unwrap();
+    // Twice: the place is free again.
+    for _ in 0..2 {
+        session.place_grids(&prompt, &[(ids.clone(), grid)]).unwrap();
+        let error = session.generate(Prompt::Tokens(&prompt)).into_reply().unwrap_err();
+        assert!(error.to_string().contains("context limit"), "{error}");
+    }
+    // One of two images that does not fit: none is placed.
+    let images = [(ids.clone(), grid), (900..906, grid)];
+    session.place_grids(&prompt, &images).unwrap_err();
+    let text = [3, 7, 9, 8, 1, 2, 5, 6].map(TokenId);
+    let reply = session.generate(Prompt::Tokens(&text)).into_reply().unwrap();
+    assert_eq!(reply.tokens, fresh.generate(Prompt::Tokens(&text)).into_reply().unwrap().tokens);
+}

@@ -8,7 +8,7 @@ use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use genie_types::TokenId;
-use open_genie::{LongContext, Options, PolicyChoice, SamplerSettings, Session};
+use open_genie::{LongContext, Options, PolicyChoice, SamplerSettings, SentenceCode, Session, StopReason};
 use serde_json::Value;
 
 /// Flags of each kind, and whether libGenie's policy is followed.
@@ -163,4 +163,104 @@ fn what_cannot_be_is_refused_with_a_hint() {
     assert!(unknown.contains("expected `window:N`, `shift`, `shift:N`, `keydiff`, `keydiff:N` or `none`"), "{unknown}");
     let none = refused(&["--long-context", "none", "--reserved-tokens", "3"], 1);
     assert!(none.contains("hint: add `--long-context`, or remove `--reserved-tokens`\n"), "{none}");
+}
+
+/// A conversation that repeats itself, so that drafts are found in it.
+fn periodic(n: u32) -> Vec<u32> {
+    (0..n).map(|i| 40 + i % 3).collect()
+}
+
+#[test]
+fn drafts_go_on_where_rows_are_dropped() {
+    let folder = folder();
+    let mut n_refused = 0;
+    for &kind in KINDS.iter().filter(|kind| !kind.2) {
+        let ids = list(&periodic(30));
+        let args = ["--prompt-tokens", &ids, "-n", "120"];
+        let (plain, drafted) = (
+            record(folder.path(), kind, &args),
+            record(folder.path(), kind, &[&args[..], &["--spec", "lookup"]].concat()),
+        );
+        assert_eq!(tokens(&drafted).len(), 120, "{kind:?}");
+        if !kind.0.starts_with("keydiff") {
+            assert_eq!(tokens(&drafted), tokens(&plain), "{kind:?}");
+        }
+        let n = |key: &str| drafted["speculation"][key].as_u64().unwrap();
+        n_refused += n("drafted") - n("accepted");
+    }
+    assert!(n_refused > 0, "no drafted token was refused");
+}
+
+#[test]
+fn a_stop_sequence_of_several_tokens_ends_a_reply_where_rows_are_dropped() {
+    let folder = folder();
+    for &(kind, reserved, _) in KINDS.iter().filter(|kind| !kind.2) {
+        let options = Options::new().long_context(kind.parse().unwrap()).reserved_tokens(reserved.parse().unwrap());
+        let open = || {
+            let mut session = Session::open(folder.path().join("base"), &options).unwrap();
+            session.start_with_sampler(SamplerSettings::argmax());
+            session.set_max_tokens(Some(110));
+            session
+        };
+        let prompt = String::from_utf8(prompt(10).iter().map(|id| 97 + (id % 26) as u8).collect()).unwrap();
+        let whole = open().generate(&*prompt).into_reply().unwrap().text;
+        // Two characters that come once only, far behind the first rows that were dropped.
+        let chars: Vec<(usize, char)> = whole.char_indices().collect();
+        let found = chars.windows(3).rev().find_map(|pair| {
+            let stop = &whole[pair[0].0..pair[2].0];
+            let is_text = pair[..2].iter().all(|(_, c)| *c != char::REPLACEMENT_CHARACTER);
+            (is_text && whole.find(stop) == Some(pair[0].0)).then_some((pair[0].0, stop))
+        });
+        let Some((at, stop)) = found.filter(|(at, _)| *at > 60) else { panic!("{kind}: no such text in {whole:?}") };
+        let mut session = open();
+        session.set_stop_sequences(vec![stop.to_owned()]).unwrap();
+        let reply = session.generate(&*prompt).into_reply().unwrap();
+        assert_eq!(
+            (reply.text.as_str(), &reply.stop),
+            (&whole[..at], &StopReason::StopSequence(stop.to_owned())),
+            "{kind}"
+        );
+        let (n, history) = (reply.tokens.len(), session.history());
+        let is_cut = (1..=8).any(|n_cut| history.ends_with(&reply.tokens[n - n_cut - 10..n - n_cut]));
+        assert!(is_cut, "{kind}: {history:?}, {:?}", reply.tokens);
+        // The conversation is there, and goes on; an empty end of a sentence takes its last token back.
+        session.set_stop_sequences(Vec::new()).unwrap();
+        let n_before = session.history().len();
+        assert!(n_before > if kind.starts_with("shift") { 30 } else { 60 }, "{kind}: {n_before}");
+        session.query("ab", SentenceCode::Begin).into_reply().unwrap();
+        let reply = session.query("", SentenceCode::End).into_reply().unwrap();
+        assert_eq!(reply.tokens.len(), 110, "{kind}");
+    }
+}
+
+#[test]
+fn stored_prefixes_are_those_of_the_same_rule() {
+    let folder = folder();
+    let ids = list(&prompt(40));
+    let run = |rule: &str, cached: bool| {
+        let mut args = vec!["run", "-c", "base", "--greedy", "--json", "--prompt-tokens", &ids, "-n", "20"];
+        args.extend(["--long-context", rule]);
+        if cached {
+            args.extend(["--prefix-cache", "prefixes", "--prefix-min-tokens", "8"]);
+        }
+        let output = genie(folder.path(), &args);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (tokens(&record), record["kpis"]["num-restored-tokens"].as_u64().unwrap_or(0))
+    };
+    for rule in ["window:12", "none", "window:30", "keydiff:2"] {
+        let plain = run(rule, false);
+        let (first, n_first) = run(rule, true);
+        assert_eq!((first, n_first), plain, "{rule}: another rule's rows");
+        let (again, n_again) = run(rule, true);
+        assert_eq!(again, plain.0, "{rule}: its own rows");
+        assert!(n_again > 0 || rule == "keydiff:2", "{rule}: nothing was restored");
+    }
+    // A session says so.
+    let saved = ["run", "-c", "base", "--prompt-tokens", &ids, "-n", "10", "--greedy", "--save", "saved"];
+    let window = genie(folder.path(), &[&saved[..], &["--long-context", "window:12"]].concat());
+    assert_eq!(window.status.code(), Some(0), "{}", said(&window));
+    let restored = genie(folder.path(), &["run", "-c", "base", "-p", "x", "-n", "3", "--restore", "saved"]);
+    assert_eq!(restored.status.code(), Some(1), "{}", said(&restored));
+    assert!(said(&restored).contains("under another rule for long contexts"), "{}", said(&restored));
 }

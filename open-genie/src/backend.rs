@@ -47,10 +47,15 @@ pub fn open_backend(options: &Options) -> Result<Arc<Backend>, Error> {
     open_for(options, &Threads::new(options, 0)?, options.soc.as_deref().map(soc_id).transpose()?)
 }
 
+/// Whether it is the embedded backend.
+pub(crate) fn is_embedded(library: &Library) -> bool {
+    library.provider().starts_with("HOST_")
+}
+
 fn open_for(options: &Options, threads: &Threads, soc: Option<u32>) -> Result<Arc<Backend>, Error> {
     let library = load_library(options)?;
     // Other libraries do not define these options, and some reject unknown ones.
-    let ours = library.provider().starts_with("HOST_");
+    let ours = is_embedded(&library);
     if !threads.pin().is_empty() && !ours {
         return Err(Error::PinOnOtherBackend { provider: library.provider().into() });
     }

@@ -13,7 +13,7 @@ use genie_types::TokenId;
 use qnn_api::Backend;
 
 use crate::model::Bundle;
-use crate::{Error, Options, PolicyChoice};
+use crate::{Error, Options, PolicyChoice, backend};
 
 /// What the steps take, as often as they are wide.
 const LINE: &str = "Once upon a time there was a king.";
@@ -82,7 +82,7 @@ pub fn prove_watched(folder: &Path, open: &Options, progress: &mut dyn Progress)
     }
     let line = tokenizer.encode(LINE)?;
     // How the caller plans and what it keeps is no part of the proof.
-    let policy = PolicyChoice::Lenient;
+    let policy = PolicyChoice::Auto;
     // Compiling takes little memory whatever the size of the model, and so does the proof.
     let open = Options { prefix_cache: None, graph_profile: None, policy, lets_weights_go: true, ..open.clone() };
     let fused = manifest.options.kinds.pd.as_ref();
@@ -96,7 +96,7 @@ pub fn prove_watched(folder: &Path, open: &Options, progress: &mut dyn Progress)
     let mut model = bundle.open(&open)?;
     let widths = model.engine().layout().variants.iter().map(|v| v.ar().get()).filter(|&ar| ar > 1);
     // An emulated chip takes seconds for a wide step.
-    let ours = model.backend().library().provider().starts_with("HOST_");
+    let ours = backend::is_embedded(model.backend().library());
     let wide = widths.min().filter(|_| ours).unwrap_or(0).min(model.engine().context_size());
     let widths: Vec<usize> = [1, wide].into_iter().filter(|&width| width > 0).collect();
     progress.begin(&Stage::Try, Amount { items: widths.len() as u64, bytes: 0 });

@@ -79,15 +79,16 @@ impl Session {
     /// [`Error::ImageGrid`] for a grid of another number of tokens than the image has; those of [`Session::place_image`].
     pub fn place_grids(&mut self, tokens: &[TokenId], images: &[(Range<u32>, Grid)]) -> Result<(), Error> {
         let first = self.dialog.next_turn_at();
-        for (rows, grid) in images {
+        let place = |(rows, grid): &(Range<u32>, Grid)| {
             if grid.n_tokens() != Some(rows.len()) {
                 return Err(Error::ImageGrid { rows: rows.len(), grid: *grid });
             }
             let place = tokens.iter().position(|token| token.0 == rows.start);
             let place = place.ok_or(Error::ImageGrid { rows: 0, grid: *grid })?;
-            self.place_image(first + place, *grid)?;
-        }
-        Ok(())
+            self.place_image(first + place, *grid)
+        };
+        // All of them or none.
+        images.iter().try_for_each(place).inspect_err(|_| self.dialog.forget_unreached_grids())
     }
 
     /// The token that stands for an image: the one of that text or number, else the first known one that the tokenizer has.

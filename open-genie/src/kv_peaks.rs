@@ -55,7 +55,7 @@ pub fn kv_peaks(options: &CompileOptions, text: Option<&str>, progress: &mut dyn
         ..options.clone()
     };
     // The calls of the caller's backend are for the bundle; this one runs here.
-    let open = Options { policy: PolicyChoice::Lenient, lets_weights_go: true, ..Options::new() };
+    let open = Options { policy: PolicyChoice::Auto, lets_weights_go: true, ..Options::new() };
     compiler::compile(&floats, &open_backend(&open)?, &mut WithoutNotes(progress))?;
     let bundle = Bundle::read(&floats.out_dir)?;
     let bos = bundle.config().context().bos;

@@ -10,7 +10,7 @@ use dialog::{Dialog, DialogConfig, Grammar, SamplerCallback, Tokenizer};
 use engine::{Engine, EngineConfig, EngineError, ModelHash, PrefixCache, StopFlag, TokenModel};
 use genie_bundle::calibration::CalibrationMismatch;
 use genie_bundle::config::Problem;
-use genie_bundle::{Manifest, config_path};
+use genie_bundle::{CALIBRATION_FILE, Manifest, config_path};
 use kvmanager::plan::Policy;
 use qnn_api::Backend;
 use session_store::PrefixStore;
@@ -74,6 +74,12 @@ impl Bundle {
     pub fn model_hash(&self) -> Option<ModelHash> {
         let manifest = Manifest::read(self.config.base()).ok()?;
         Some(ModelHash(manifest.model_mark()))
+    }
+
+    /// The same with another size of the dialog.
+    pub(crate) fn with_context_size(mut self, size: usize) -> Self {
+        self.config = self.config.with_context_size(size);
+        self
     }
 
     /// Positions that the model was trained for; `None` if the bundle does not say.
@@ -142,7 +148,7 @@ impl Bundle {
             return Err(Error::ReservedWithoutLongContext { found });
         }
         if let Some(size) = long.context_size(options.context_size, &self.config, || self.trained_positions()) {
-            self.config = self.config.with_context_size(size);
+            self = self.with_context_size(size);
         }
         let threads = Threads::new(options, self.config.backend().cpu_mask)?;
         let asked = options;
@@ -193,9 +199,7 @@ impl Bundle {
             bundle: self,
             active,
         };
-        if options.policy != PolicyChoice::Lenient {
-            model.calibration_mismatch = model.set_policy(options.policy)?;
-        }
+        model.calibration_mismatch = model.set_policy(options.policy)?;
         if let Some(cache) = &options.prefix_cache {
             // Its entries outlive this run.
             model.check_weights()?;
@@ -389,7 +393,8 @@ impl Model {
         Ok(Tokenizer::from_file(self.bundle.config.tokenizer())?)
     }
 
-    /// Why nominal costs are used although [`PolicyChoice::Cost`] was chosen; `None` if measured ones are, or none.
+    /// Why nominal costs are used although [`PolicyChoice::Cost`] was chosen, or although there are measured ones; `None` if those are
+    /// used, or no costs.
     pub fn calibration_mismatch(&self) -> Option<&CalibrationMismatch> {
         self.calibration_mismatch.as_ref()
     }
@@ -407,13 +412,15 @@ impl Model {
     /// # Errors
     /// The binaries cannot be read.
     pub fn policy(&self, choice: PolicyChoice) -> Result<(Policy, Option<CalibrationMismatch>), Error> {
-        let variants = self.engine.variants();
-        if choice != PolicyChoice::Cost {
-            return Ok((choice.nominal(variants), None));
+        let (variants, on_embedded) = (self.engine.variants(), backend::is_embedded(self.active.backend.library()));
+        let nominal = choice.nominal(variants, on_embedded);
+        let is_measured = || self.bundle.config.base().join(CALIBRATION_FILE).exists();
+        if !matches!(nominal, Policy::Cost(_)) || choice == PolicyChoice::Auto && !is_measured() {
+            return Ok((nominal, None));
         }
         match self.calibration()?.costs(variants) {
             Ok(table) => Ok((Policy::Cost(table.into()), None)),
-            Err(mismatch) => Ok((choice.nominal(variants), Some(mismatch))),
+            Err(mismatch) => Ok((nominal, Some(mismatch))),
         }
     }
 

@@ -45,7 +45,7 @@ impl Bundle {
     ///
     /// # Errors
     /// [`Error::NoFusedGraphs`]; options that fused graphs have no form for; as [`Bundle::open`].
-    pub fn open_pair(self, options: &Options) -> Result<PairModel, Error> {
+    pub fn open_pair(mut self, options: &Options) -> Result<PairModel, Error> {
         let began = Instant::now();
         // Rows of a draft would be steps of their own: slower than none.
         let drafts = match options.speculation {
@@ -61,7 +61,7 @@ impl Bundle {
             ),
             (self.config().of_second_engine().is_some(), "a second engine"),
             (drafts, "drafts"),
-            (options.policy != PolicyChoice::Lenient, "a planner policy"),
+            (options.policy != PolicyChoice::Auto, "a planner policy"),
             (options.kv_mode.is_some(), "another way to keep the cache"),
             (options.shared_memory == SharedMemoryChoice::On, "shared memory"),
         ];
@@ -74,6 +74,7 @@ impl Bundle {
         let mut config = self.engine_config(&options);
         if let Some(size) = options.context_size {
             config.context_size = Some(size);
+            self = self.with_context_size(size);
         }
         let on_cores = OnCores::of_mask(self.config().backend().cpu_mask);
         let opened = PairRunner::open(&config, &active.backend).map_err(|source| Error::Graphs { source })?;

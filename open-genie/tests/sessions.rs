@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use dialog::sampler::TokenPenalty;
 use open_genie::{
     BackendChoice, Bundle, Error, Hint, Model, Options, Pin, PolicyChoice, Prompt, Session, StopReason, TokenId, demo,
 };
@@ -103,4 +104,36 @@ fn a_model_verifies_and_measures_itself() {
     assert!(found.perplexity > 1.0 && found.perplexity < guessing, "{found:?}");
     let nothing = model.perplexity(&[], None, usize::MAX, &mut || ());
     assert_eq!(nothing.unwrap_err().hint(), Some(Hint::LongerText));
+}
+
+#[test]
+fn penalties_look_at_the_history_that_is_left() {
+    let penalty = TokenPenalty { last_n: 64, repetition: 1.3, presence: 0.5, ..TokenPenalty::default() };
+    let open = || {
+        let mut session = session();
+        session.set_sampler(session.sampler().clone().with_penalty(penalty.clone()).unwrap());
+        session
+    };
+    let mut session_of_two = open();
+    session_of_two.generate("ROMEO:").into_reply().unwrap();
+    // Another reply to the same prompt is what it is without the reply that was there: by the whole prompt, and by another one.
+    for text in ["ROMEO:", "JULIET:"] {
+        let whole = open().generate(text).into_reply().unwrap().input;
+        let fresh = open().regenerate(&whole[..]).into_reply().unwrap().tokens;
+        session_of_two.generate("and then").into_reply().unwrap();
+        assert_eq!(session_of_two.regenerate(&whole[..]).into_reply().unwrap().tokens, fresh, "{text}");
+    }
+    // What a stop sequence forgets is no longer looked at.
+    let (mut cut, mut uncut) = (open(), open());
+    let whole = uncut.generate("ROMEO:").into_reply().unwrap().text;
+    let stop: String = whole.chars().skip(4).take(3).collect();
+    cut.set_stop_sequences(vec![stop.clone()]).unwrap();
+    let reply = cut.generate("ROMEO:").into_reply().unwrap();
+    assert_eq!(reply.stop, StopReason::StopSequence(stop));
+    cut.set_stop_sequences(Vec::new()).unwrap();
+    let mut again = open();
+    let mut prompt = cut.history();
+    prompt.extend(&open().generate("NURSE:").into_reply().unwrap().input[1..]);
+    let fresh = again.regenerate(&prompt[..]).into_reply().unwrap().tokens;
+    assert_eq!(cut.regenerate(&prompt[..]).into_reply().unwrap().tokens, fresh);
 }

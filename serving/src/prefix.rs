@@ -44,7 +44,7 @@ impl StoredPrefixes {
     }
 
     fn of(&self, model: &dyn SequenceModel) -> PrefixStore {
-        self.store.with_adapters(&model.lora_label())
+        self.store.with_adapters(&model.lora_label()).with_settings(&model.cache_settings())
     }
 
     /// The longest stored prefix of a prompt with more than `better_than` tokens.

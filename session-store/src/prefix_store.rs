@@ -30,6 +30,8 @@ pub struct PrefixStore {
     model: ModelHash,
     /// LoRA adapters with their strengths; empty for none.
     adapters: String,
+    /// Of the cache, where others leave other rows; empty for a cache that keeps all rows.
+    settings: String,
     max_bytes: u64,
 }
 
@@ -50,7 +52,7 @@ impl PrefixStore {
     pub fn open(dir: &Path, model: ModelHash, max_bytes: u64) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(StoreError::io("make folder", dir))?;
         file_io::sweep_names(dir, &|name| parse(name).is_some());
-        Ok(Self { dir: dir.to_owned(), model, adapters: String::new(), max_bytes })
+        Ok(Self { dir: dir.to_owned(), model, adapters: String::new(), settings: String::new(), max_bytes })
     }
 
     /// The same folder for the model with these LoRA adapters, whose rows are others than the model's own.
@@ -59,12 +61,19 @@ impl PrefixStore {
         Self { adapters: adapters.into(), ..self.clone() }
     }
 
-    /// What names the model and its adapters in file names.
+    /// The same folder for caches with these settings, which leave other rows of the same tokens.
+    #[must_use]
+    pub fn with_settings(&self, settings: &str) -> Self {
+        Self { settings: settings.into(), ..self.clone() }
+    }
+
+    /// What names the model, its adapters and the cache's settings in file names.
     fn owner(&self) -> String {
-        if self.adapters.is_empty() {
-            return self.model.to_string();
+        let mut owner = self.model.to_string();
+        for part in [&self.adapters, &self.settings].into_iter().filter(|part| !part.is_empty()) {
+            owner.push_str(&format!("+{:016x}", xxhash_rust::xxh3::xxh3_64(part.as_bytes())));
         }
-        format!("{}+{:016x}", self.model, xxhash_rust::xxh3::xxh3_64(self.adapters.as_bytes()))
+        owner
     }
 
     /// The bytes that an insertion brings the folder down to.

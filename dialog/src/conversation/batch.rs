@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use engine::{EngineError, Overflow, SeqId, SeqTokens};
+use engine::{EngineError, Overflow, SeqId, SeqTokens, Transcript};
 use genie_types::TokenId;
 use grammar::Constraint;
 
@@ -112,20 +112,16 @@ impl Dialog {
         }
         let reply_text = self.new_reply_text()?;
         let encoded = texts.iter().map(|text| self.encode(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        if self.batch.is_none() {
-            self.reset()?;
+        let fresh = self.batch.is_none().then(|| {
             let mut window = self.sampler.window().clone();
             window.clear();
-            self.batch = Some(Batch {
-                kept: vec![Kept { unprocessed: None, window, grammar: None }; found],
-                open: false,
-                lanes: Lanes::default(),
-            });
-        }
+            let kept = vec![Kept { unprocessed: None, window, grammar: None }; found];
+            Batch { kept, open: false, lanes: Lanes::default() }
+        });
         let limit = self.limit();
         let as_genie = self.sampler.settings().rules() == SamplerRules::Genie;
         let Self { model, context, batch, rules, grammar, .. } = self;
-        let batch = batch.as_mut().expect("made above");
+        let batch = batch.as_ref().or(fresh.as_ref()).expect("one of them is there");
         let model = model.sequences().ok_or_else(several_sequences)?;
         // libGenie has no stop sequences here.
         let rules = if as_genie { StopRules::default() } else { rules.clone() };
@@ -134,7 +130,11 @@ impl Dialog {
         let mut input = Vec::new();
         for (number, (new, kept)) in encoded.iter().zip(&batch.kept).enumerate() {
             let seq = SeqId(number as u8);
-            let transcript = model.transcript_of(seq).ok_or_else(several_sequences)?;
+            // The conversation before the first batch is forgotten once all prompts are known to fit.
+            let transcript = match fresh {
+                Some(_) => &Transcript::default(),
+                None => model.transcript_of(seq).ok_or_else(several_sequences)?,
+            };
             // libGenie begins a turn with the end token in place of the last one drawn.
             let is_stop = |token: &TokenId| context.eos.contains(token) || context.eot == Some(*token);
             let unprocessed = kept.unprocessed.filter(|token| !as_genie || is_stop(token));
@@ -151,6 +151,10 @@ impl Dialog {
             plan.input.iter().for_each(|token| window.accept(*token));
             input.extend_from_slice(&plan.input);
             lanes.list.push(Lane::new(seq, plan.input, reply_text.clone(), window).following(grammar));
+        }
+        if fresh.is_some() {
+            self.reset()?;
+            self.batch = fresh;
         }
         let plan = QueryPlan { keep: 0, input, replay: None };
         let mut query = QueryState::new(plan, rules, reply_text, began);

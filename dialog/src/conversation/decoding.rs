@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use engine::{EngineError, PlanError, PrefixCache, SeqId, TokenModel};
+use engine::{EngineError, PlanError, PrefixCache, SeqId, SequenceModel, TokenModel, TreeRow};
 use genie_types::TokenId;
 use grammar::{Allowed, Constraint};
 
@@ -177,17 +177,26 @@ impl Decoding<'_> {
         let Some(last) = last else { return Ok(Verified { n_accepted: 0, stop: self.advance()? }) };
         let tokens: Vec<TokenId> = std::iter::once(last).chain(draft.iter().copied()).collect();
         let (n_past, mut n_accepted, mut drawn) = (self.model.n_past(), 0, Drawn::default());
-        let ran = self.model.process_rows(&tokens, &mut |row, logits| {
+        let mut take = |row: usize, logits: &[f32]| {
             // Behind a stop, a limit, or the first token that differs, nothing is drawn.
             if drawn.over.is_none() && row == n_accepted && self.reply.query.n_counted() < max_tokens {
                 let place = n_past + row + 1;
                 match choose(&mut self.reply, row, logits) {
-                    Ok(token) => drawn.deliver(&mut self.reply, place, token),
-                    Err(e) => return drawn.refuse(place, e),
+                    Ok(token) => {
+                        drawn.deliver(&mut self.reply, place, token);
+                        n_accepted += usize::from(drawn.last == draft.get(row).map(|token| (place, *token)));
+                    }
+                    Err(e) => drawn.refuse(place, e),
                 }
-                n_accepted += usize::from(drawn.last == draft.get(row).map(|token| (place, *token)));
             }
-        });
+            drawn.place().unwrap_or(n_past) - n_past
+        };
+        let ran = match self.model.sequences().filter(|sequences| !sequences.takes_back()) {
+            Some(sequences) => keep_what_holds(sequences, &tokens, &mut take),
+            None => self.model.process_rows(&tokens, &mut |row, logits| {
+                take(row, logits);
+            }),
+        };
         if let Some(counts) = self.reply.query.kpis.speculation.as_mut().filter(|_| ran.is_ok()) {
             counts.n_rounds += 1;
             counts.n_drafted += draft.len();
@@ -195,7 +204,9 @@ impl Decoding<'_> {
         }
         match ran {
             // A wide step may not fit where a narrow one does.
-            Err(e) if is_overflow(&e) => return Ok(Verified { n_accepted: 0, stop: self.advance()? }),
+            Err(e) if is_overflow(&e) || e.does_not_fit() => {
+                return Ok(Verified { n_accepted: 0, stop: self.advance()? });
+            }
             // Rows of the steps before the stop may have given tokens.
             Err(EngineError::Stopped { .. }) => {
                 let aborted = self.aborted();
@@ -281,9 +292,10 @@ impl Decoding<'_> {
             // The reply was known, but its logits are not.
             let last = self.model.n_past().saturating_sub(1);
             input.extend(self.model.transcript().tokens().get(last));
-            self.model.rewind(last)?;
+            self.rewind(last)?;
+        } else {
+            self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
         }
-        self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
         let n_before = self.model.n_past();
         let n_done = match self.model.make_room(&input) {
             Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_before))),
@@ -326,6 +338,7 @@ impl Decoding<'_> {
         if n_processed > 0 && self.unprocessed.take().is_some() {
             self.model.mark_generated(n_past);
         }
+        self.relearn_history();
         self.aborted()
     }
 
@@ -337,7 +350,7 @@ impl Decoding<'_> {
         n_generated: usize,
         drawn: Drawn,
     ) -> Result<Option<StopReason>, DialogError> {
-        let kept = drawn.processed.or(drawn.last.map(|(place, _)| place)).unwrap_or(n_past);
+        let kept = drawn.place().unwrap_or(n_past);
         (n_past..kept.min(n_past + n_generated)).for_each(|index| self.model.mark_generated(index));
         let end = drawn.over.transpose();
         let cut = end.as_ref().ok().and_then(|end| end.as_ref()?.cut);
@@ -348,6 +361,9 @@ impl Decoding<'_> {
             grammar.forget((place + 1).saturating_sub(cut));
         }
         let rewound = self.rewind(cut.unwrap_or(kept));
+        if cut.is_some() {
+            self.relearn_history();
+        }
         match (end, rewound) {
             (Err(e), Err(error)) => {
                 tracing::error!(%error, "the cache cannot be brought back after a failed query");
@@ -360,21 +376,37 @@ impl Decoding<'_> {
     /// Forgets what a stop sequence has left to be forgotten at the end.
     pub(super) fn cut_late(&mut self) -> Result<(), DialogError> {
         match self.reply.query.late_cut.take() {
-            Some(n_past) => self.rewind(n_past),
+            Some(n_past) => {
+                self.rewind(n_past)?;
+                self.relearn_history();
+                Ok(())
+            }
             None => Ok(()),
         }
     }
+}
 
-    /// Forgets what the model holds from `n_past` on; a cache that cannot be rewound is cleared, and the error returned.
-    pub(super) fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
-        if self.model.n_past() <= n_past {
-            return Ok(());
-        }
-        Ok(self.model.rewind(n_past).or_else(|e| self.model.reset().and(Err(e)))?)
-    }
+/// Processes a token and a draft behind it in one step, of which only the rows that `take` counts stay in the cache.
+fn keep_what_holds(
+    sequences: &mut dyn SequenceModel,
+    tokens: &[TokenId],
+    take: &mut dyn FnMut(usize, &[f32]) -> usize,
+) -> Result<(), EngineError> {
+    let row = |(at, token): (usize, &TokenId)| TreeRow::new(*token, at.checked_sub(1));
+    let rows: Vec<TreeRow> = tokens.iter().enumerate().map(row).collect();
+    let ran = sequences.process_tree(SeqId(0), &rows, &mut |logits| {
+        let n_kept = logits.iter().enumerate().fold(0, |_, (row, logits)| take(row, logits));
+        (0..n_kept).collect()
+    });
+    ran.map(drop)
 }
 
 impl Drawn {
+    /// Where the next token to be processed stands; none where nothing was drawn.
+    fn place(&self) -> Option<usize> {
+        self.processed.or(self.last.map(|(place, _)| place))
+    }
+
     /// Draws the token at `place` from the logits of the one before it, and delivers it.
     pub(super) fn draw(&mut self, reply: &mut ReplyWriter<'_>, place: usize, logits: &[f32]) {
         match reply.sample(logits) {

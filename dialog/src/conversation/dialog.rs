@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, ContextLimit, EngineError, Grid, Overflow, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, EngineError, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
 use grammar::{Constraint, Grammar, Vocabulary};
 
@@ -271,7 +271,7 @@ impl Dialog {
 
     fn begin(&mut self, new: &[TokenId], code: SentenceCode, rules: StopRules) -> Result<Generation<'_>, DialogError> {
         self.leave_batch()?;
-        let plan = self.plan(new, code)?;
+        let plan = self.plan(new, code).inspect_err(|_| self.model.forget_unreached_grids())?;
         self.begin_with(plan, new, code, rules)
     }
 
@@ -285,6 +285,7 @@ impl Dialog {
         let began = Instant::now();
         let (n_past, n_new, limit) = (plan.keep.min(self.n_past()), plan.input.len(), self.limit());
         if n_past + n_new > limit && !self.model.shifts_context() {
+            self.model.forget_unreached_grids();
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
         // Before the cache is taken back: it is the history that tells what is kept of the reply.
@@ -305,7 +306,7 @@ impl Dialog {
         let wants_reply =
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
         self.begin_empty(&mut query, wants_reply);
-        let ready = self.forget_from(keep).and_then(|()| self.kind.prepare(&mut *self.model));
+        let ready = self.go_back(keep).and_then(|()| self.kind.prepare(&mut *self.model));
         let begun = ready.and_then(|()| match wants_reply {
             true => Ok(None),
             false => self.prefill(&mut query, code),
@@ -341,6 +342,7 @@ impl Dialog {
     pub(super) fn abandon_query(&mut self) {
         self.open = false;
         self.unprocessed = None;
+        self.model.forget_unreached_grids();
     }
 
     pub(super) fn view(&self) -> History<'_> {
@@ -403,8 +405,9 @@ impl Dialog {
                 }
                 done => done?,
             }
-            self.sampler.observe(&query.input[usize::from(self.unprocessed.is_some()).min(query.input.len())..]);
+            let n_drawn = usize::from(self.unprocessed.is_some());
             query.keep_input(n_done + self.n_past().saturating_sub(before));
+            self.sampler.observe(&query.input[n_drawn.min(query.input.len())..]);
             if !query.input.is_empty() && self.unprocessed.take().is_some() && n_done == 0 {
                 self.model.mark_generated(before);
             }
@@ -418,31 +421,6 @@ impl Dialog {
         query.kpis.prefill_time = Some(query.began.elapsed());
         self.profile.queried(query.began, &query.kpis);
         Ok(stop)
-    }
-
-    /// Goes back to the first `keep` tokens; where long context has dropped what the next token needs, to none.
-    fn forget_or_clear(&mut self, keep: usize) -> Result<bool, DialogError> {
-        match self.forget_from(keep) {
-            Err(DialogError::Engine(error)) if error.rows_are_gone() => {
-                self.forget_from(0)?;
-                Ok(false)
-            }
-            done => done.map(|()| true),
-        }
-    }
-
-    /// Keeps the first `keep` tokens.
-    fn forget_from(&mut self, keep: usize) -> Result<(), DialogError> {
-        let n_past = self.n_past();
-        if keep == 0 && n_past > 0 {
-            self.model.reset()?;
-        } else if keep < n_past {
-            self.model.rewind(keep)?;
-        }
-        if keep <= n_past {
-            self.unprocessed = None;
-        }
-        Ok(())
     }
 
     /// How many tokens can still be processed, special tokens included, and what stops the next.
@@ -549,22 +527,6 @@ impl Dialog {
     /// Whether the dialog waits for `RESUME`.
     pub fn is_paused(&self) -> bool {
         self.paused.is_some()
-    }
-
-    /// The place in the history at which the first token of the next complete prompt will be: behind what is still to be processed and the
-    /// tokens that begin a turn.
-    pub fn next_turn_at(&self) -> usize {
-        let plan = query_plan::of_turn(SentenceCode::Complete, false, self.view(), &self.context, &[]);
-        self.n_past() + plan.input.len()
-    }
-
-    /// Says that the tokens from that place of the history on will be an image's: [`TokenModel::place_grid`].
-    ///
-    /// # Errors
-    ///
-    /// Those of the model.
-    pub fn place_grid(&mut self, first: usize, grid: Grid) -> Result<(), DialogError> {
-        Ok(self.model.place_grid(first, grid)?)
     }
 
     /// The model, for its step log.

@@ -3,7 +3,8 @@
 //!
 //! *Acceptance* of a drafted token d with the draft's probability q(d), where the first model's is p(d): always if p(d) >=
 //! q(d), else with probability p(d) / q(d). In place of a rejected token another is drawn from max(0, p - q), brought to sum 1.
-//! A sampler that takes the most likely token accepts a d that is it, and draws nothing.
+//! A sampler that takes the most likely token accepts a d that is it, and draws nothing; a function of the program in its place chooses
+//! each token, and a d that is its choice is accepted.
 //!
 //! *Order of draws*, libGenie's: those of the draft; the tests of its tokens up to the first rejected one; a last draw.
 
@@ -14,7 +15,7 @@ use super::decoding::{Decoding, Verified, constrained};
 use super::error::DialogError;
 use super::second::follow;
 use crate::kinds::VocabularyMap;
-use crate::sampler::Chances;
+use crate::sampler::{Chances, most_likely};
 
 /// Tokens that the other model proposes, with the distributions that they were drawn from.
 #[derive(Clone, Debug, Default)]
@@ -72,10 +73,11 @@ impl Decoding<'_> {
             if draft.chances.len() == i {
                 draft.chances.push(Chances::default());
             }
-            if !sampler.settings().is_argmax() {
+            if sampler.accepts_by_chances() {
                 sampler.chances(row, &mut draft.chances[i])?;
             }
-            let token = sampler.sample(row)?;
+            // A function of the program sees the logits of the reply's model alone.
+            let token = if sampler.callback().is_some() { most_likely(row) } else { sampler.sample(row)? };
             sampler.accept(token);
             draft.tokens.push(token);
             tokens.push(map.and_then(|map| map.draft_id(token)).unwrap_or(token));
@@ -93,7 +95,7 @@ impl Decoding<'_> {
     pub fn verify_draft(&mut self, draft: &Draft) -> Result<Verified, DialogError> {
         let n = draft.tokens.len();
         self.verify_by(&draft.tokens, |reply, row, logits| {
-            if row == n || reply.sampler.settings().is_argmax() {
+            if row == n || !reply.sampler.accepts_by_chances() {
                 return reply.sample(logits);
             }
             let logits = constrained(&mut reply.grammar, reply.context, reply.sampler, logits)?;

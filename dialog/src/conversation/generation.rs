@@ -35,6 +35,7 @@ impl<'d> Generation<'d> {
 
     /// A query that wants no reply and has been processed, or was stopped.
     pub(super) fn over(dialog: &'d mut Dialog, query: QueryState, stop: StopReason) -> Self {
+        dialog.forget_unreached_grids();
         Self { dialog, query, stage: Stage::Over(stop) }
     }
 
@@ -90,8 +91,8 @@ impl<'d> Generation<'d> {
                     self.end(StopReason::Paused);
                 }
                 Stage::Stopping(stop) => {
+                    self.query.end_text(stop)?;
                     self.stage = Stage::Closing(stop.clone());
-                    self.query.reply_text.finish(&mut self.query.text)?;
                     if self.query.has_chunk() {
                         return Ok(Some(SentenceCode::Continue));
                     }
@@ -121,6 +122,7 @@ impl<'d> Generation<'d> {
 
     fn end(&mut self, stop: StopReason) {
         self.finish_kind();
+        self.dialog.forget_unreached_grids();
         let kpis = &self.query.kpis;
         self.dialog.profile.queried(self.query.began, kpis);
         tracing::debug!(%stop, n_prompt = kpis.n_prompt, n_generated = kpis.n_generated, "query done");

@@ -16,8 +16,13 @@ impl<'m> History<'m> {
     }
 
     /// All tokens, the unprocessed one last.
+    pub(super) fn tokens(self) -> impl Iterator<Item = TokenId> + 'm {
+        self.transcript.tokens().iter().copied().chain(self.unprocessed)
+    }
+
+    /// [`tokens`](Self::tokens) as a list.
     pub(super) fn to_vec(self) -> Vec<TokenId> {
-        self.transcript.tokens().iter().copied().chain(self.unprocessed).collect()
+        self.tokens().collect()
     }
 
     pub(super) fn len(self) -> usize {
@@ -52,7 +57,6 @@ impl<'m> History<'m> {
 
     /// How many tokens at the start are the same.
     pub(super) fn common_prefix(self, list: &[TokenId]) -> usize {
-        let tokens = self.transcript.tokens().iter().copied().chain(self.unprocessed);
-        tokens.zip(list).take_while(|(a, b)| a == *b).count()
+        self.tokens().zip(list).take_while(|(a, b)| a == *b).count()
     }
 }

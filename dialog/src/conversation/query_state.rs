@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use genie_tokenizer::TokenizerError;
 use genie_types::TokenId;
 
-use super::codes::SentenceCode;
+use super::codes::{SentenceCode, StopReason};
 use super::query_plan::QueryPlan;
 use super::reply::{Chunk, StreamReply};
 use super::reply_text::{ReplyText, StopRules};
@@ -120,6 +121,14 @@ impl QueryState {
     pub(super) fn keep_input(&mut self, n: usize) {
         self.input.truncate(n);
         self.kpis.n_prompt = self.input.len();
+    }
+
+    /// Appends the text that was held back. A match ends the text where it begins, be there half a character before it.
+    pub(super) fn end_text(&mut self, stop: &StopReason) -> Result<(), TokenizerError> {
+        if matches!(stop, StopReason::StopSequence(_)) {
+            self.reply_text.drop_pending()?;
+        }
+        self.reply_text.finish(&mut self.text)
     }
 
     /// The next token that was not given out, or text that was held back.

@@ -91,6 +91,12 @@ impl ReplyText {
         Ok(self.matcher.push(&rules.sequences, &text, first, place, out))
     }
 
+    /// Leaves what was held back before a stop sequence: half a character, whose rest will not come.
+    pub(super) fn drop_pending(&mut self) -> Result<(), TokenizerError> {
+        self.pending_since = None;
+        self.detokenizer.finish(&mut String::new())
+    }
+
     /// Appends all that was held back.
     pub(super) fn finish(&mut self, out: &mut String) -> Result<(), TokenizerError> {
         self.matcher.flush(out);

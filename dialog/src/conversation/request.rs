@@ -347,10 +347,8 @@ impl RequestReply {
             None if self.query.n_counted() >= self.query.max_tokens => self.stop = Some(StopReason::MaxTokens),
             None => {}
         }
-        if let Some(stop) = &self.stop
-            && !matches!(stop, StopReason::StopSequence(_))
-        {
-            self.query.reply_text.finish(&mut self.query.text)?;
+        if let Some(stop) = &self.stop {
+            self.query.end_text(stop)?;
         }
         Ok(token)
     }

@@ -11,6 +11,7 @@ use crate::conversation::codes::StopReason;
 use crate::conversation::decoding::{Decoding, constrained};
 use crate::conversation::error::DialogError;
 use crate::conversation::lanes::{LaneRules, Lanes, several_sequences};
+use crate::sampler::SamplerError;
 
 /// Genie's `multistream` dialog.
 #[derive(Debug)]
@@ -48,6 +49,9 @@ impl MultiStream {
             allowed => allowed?,
         };
         let firsts = likeliest(allowed, self.n_streams, self.p_threshold);
+        if firsts.is_empty() {
+            return Err(SamplerError::AllMasked { n_vocab: allowed.len() }.into());
+        }
         let model = decoding.model.sequences().ok_or_else(several_sequences)?;
         for number in 1..firsts.len() {
             model.share(SeqId(0), SeqId(number as u8), 0..n_past)?;
@@ -99,7 +103,7 @@ impl DialogKind for MultiStream {
             others.into_iter().try_for_each(|seq| model.remove(seq, 0..usize::MAX).map(drop))?;
             *decoding.unprocessed = first.unprocessed();
             if let Some(cut) = first.cut.filter(|cut| *cut < decoding.model.n_past()) {
-                decoding.model.rewind(cut)?;
+                decoding.rewind(cut)?;
             }
         }
         decoding.reply.sampler.set_window(first.window.clone());

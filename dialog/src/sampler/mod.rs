@@ -409,6 +409,21 @@ impl Sampler {
         self.window.accept(token);
     }
 
+    /// The window of the penalties after a change of the history: what it would be had these tokens alone been there. Mirostat's
+    /// bound stays, as does libGenie's window, which forgets nothing.
+    pub(crate) fn relearn(&mut self, history: impl Iterator<Item = TokenId>) {
+        if self.settings.rules() != SamplerRules::Genie {
+            self.window.forget_tokens();
+            history.for_each(|token| self.window.accept(token));
+        }
+    }
+
+    /// Whether tokens of a draft are accepted by how likely they are, not by what would be drawn: not where the most likely token is
+    /// taken, or where a function of the program chooses.
+    pub(crate) fn accepts_by_chances(&self) -> bool {
+        !self.settings.is_argmax() && self.callback.is_none()
+    }
+
     /// What is remembered of the reply.
     pub(crate) fn window(&self) -> &Window {
         &self.window

@@ -51,10 +51,15 @@ impl Window {
     }
 
     pub(crate) fn clear(&mut self) {
+        self.forget_tokens();
+        self.mu = self.first_mu;
+    }
+
+    /// No tokens are remembered.
+    pub(super) fn forget_tokens(&mut self) {
         self.penalties.clear();
         if let Some((_, recent)) = &mut self.recent {
             recent.clear();
         }
-        self.mu = self.first_mu;
     }
 }

@@ -77,7 +77,7 @@ impl<X: Executor> PairRunner<X> {
             context_size: config.context_size.map_or(limit, |size| size.min(limit)),
             limits,
             vocab_size,
-            identity: ModelIdentity::new(config),
+            identity: ModelIdentity::new(config, limit),
             log: StepLog::new(names, limit + 64),
             stop: StopFlag::default(),
             marks: Vec::with_capacity(SeqId::COUNT),

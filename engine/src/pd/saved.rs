@@ -51,6 +51,7 @@ impl<X: Executor> PairRunner<X> {
             return Err(foreign(format!("sequence {} has tokens already", seq.0)));
         }
         snapshot.check_model(self.model_hash()?)?;
+        snapshot.check_adapters("")?;
         snapshot.image.check()?;
         let [of_saved] = snapshot.sequences.as_slice() else {
             if snapshot.sequences.is_empty() {

@@ -11,8 +11,10 @@ use crate::printer::Printer;
 /// How the planner chooses the graphs of a query.
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum PolicyArg {
-    /// The graphs that libGenie runs; continues where libGenie fails although the context has room.
+    /// `cost` on the embedded backend, `lenient` on others.
     #[default]
+    Auto,
+    /// The graphs that libGenie runs; continues where libGenie fails although the context has room.
     #[value(alias = "serve")]
     Lenient,
     /// Exactly the graphs that libGenie runs; fails with status 4 where libGenie does.
@@ -26,6 +28,7 @@ pub enum PolicyArg {
 impl From<PolicyArg> for PolicyChoice {
     fn from(arg: PolicyArg) -> Self {
         match arg {
+            PolicyArg::Auto => Self::Auto,
             PolicyArg::Lenient => Self::Lenient,
             PolicyArg::Genie => Self::Genie,
             PolicyArg::FixedVariant => Self::FixedVariant,

@@ -92,7 +92,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             warn_of_nominal_costs(model, mismatch.as_ref(), printer)?;
             Ok(policy)
         }
-        None => Ok(PolicyChoice::from(arg).nominal(&variants)),
+        None => Ok(PolicyChoice::from(arg).nominal(&variants, false)),
     };
     let policies = wanted.iter().map(policy_of).collect::<Result<Vec<_>>>()?;
     let measured = match &model {

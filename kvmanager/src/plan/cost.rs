@@ -109,6 +109,9 @@ const START: u32 = u32::MAX;
 
 /// Fills the walk with the cheapest plan.
 pub(super) fn run(walk: &mut Walk<'_>, current: Option<Variant>, table: &CostTable) -> Result<(), PlanError> {
+    if walk.target() - walk.rows() == 1 && table.n_expected == 0 {
+        return one(walk, current, table);
+    }
     let (variants, candidates) = (walk.variants().all(), walk.variants().candidates());
     let us = variants
         .iter()
@@ -160,6 +163,23 @@ pub(super) fn run(walk: &mut Walk<'_>, current: Option<Variant>, table: &CostTab
     let later = later(candidates, &us, table, target, walk.variants().limit());
     (0..n_specs).for_each(|v| cost[last + v] += later[v]);
     trace_back(walk, &cost, &from, n_specs);
+    Ok(())
+}
+
+/// The plan of a single row, found without allocation: the cheapest step with room, its switch included.
+fn one(walk: &mut Walk<'_>, current: Option<Variant>, table: &CostTable) -> Result<(), PlanError> {
+    let row = walk.rows();
+    let mut best = None;
+    for &Candidate { variant, cap } in walk.variants().candidates() {
+        let us = table.step_us(variant).ok_or(PlanError::MissingCost { variant })?;
+        let switch_us = if current.is_none_or(|c| c == variant) { 0.0 } else { table.switch_us(row) };
+        let us = us + switch_us;
+        if row <= cap && best.is_none_or(|(_, least)| us < least) {
+            best = Some((variant, us));
+        }
+    }
+    let (variant, _) = best.expect("a walk at or below its gate reaches its target");
+    walk.push(variant, 1);
     Ok(())
 }
 
