@@ -355,6 +355,9 @@ fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant
             progress.note(&format!("left out AR-{ar} CL-{cl}: the AR is wider than the context"));
         }
     }
+    if let Some(most) = options.layers_per_split.filter(|&most| most > spec.n_layers) {
+        progress.note(&format!("the decoder is one split: {most} layers a split, and the model has {}", spec.n_layers));
+    }
     let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
     if let Some(trained) = spec.max_positions.filter(|&trained| longest > trained) {
         progress.note(&format!("CL-{longest} is longer than the {trained} positions the model was trained for"));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use file_io::FileKind;
+use file_io::{FileKind, FolderKind};
 
 /// A file of a bundle that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +11,7 @@ use file_io::FileKind;
 pub enum BundleError {
     #[error("`{}` does not exist", path.display())]
     NoConfig { path: PathBuf },
-    #[error("`{}` is {found}, expected a bundle's folder or its `genie_config.json`", path.display())]
+    #[error("`{}` is {found}{}, expected a bundle's folder or its `genie_config.json`", path.display(), lack_of(found))]
     NotABundle { path: PathBuf, found: FileKind },
     #[error("cannot {action} `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
@@ -23,6 +23,11 @@ pub enum BundleError {
     ManifestVersion { path: PathBuf, found: u32, newest: u32 },
     #[error("`{}` differs from its manifest: found {found}, expected {expected}", path.display())]
     FileChanged { path: PathBuf, expected: String, found: String },
+}
+
+/// What a folder of no known kind would need to be a bundle's.
+fn lack_of(found: &FileKind) -> &'static str {
+    if matches!(found, FileKind::Folder(FolderKind::Other)) { " without `genie_config.json`" } else { "" }
 }
 
 impl BundleError {

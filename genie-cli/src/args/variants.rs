@@ -16,6 +16,11 @@ pub struct VariantArgs {
 }
 
 impl VariantArgs {
+    /// Whether `--ar` was given.
+    pub fn names_ars(&self) -> bool {
+        !self.ar.is_empty()
+    }
+
     /// The ARs and CLs. Those that no flag gives keep to what the model can.
     pub fn widths(&self, positions: Option<usize>) -> (Vec<u32>, Vec<u32>) {
         let most = positions.and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX);

@@ -134,6 +134,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         .ok()
         .and_then(|summary| summary.spec.learned_positions.or(summary.spec.max_positions));
     let (ars, cls) = args.variants.widths(positions);
+    if args.kinds.pd_only && args.variants.names_ars() {
+        printer.info("note: `--pd-only` makes no graphs of `--ar`, only those of `--pd-total-lens`");
+    }
     let options = CompileOptions {
         ars,
         cls,

@@ -10,7 +10,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum PackageError {
     /// The library does not load.
-    #[error("op package `{}` cannot be loaded: {source}", path.display())]
+    #[error("op package `{}` cannot be loaded: {}", path.display(), reason(source))]
     NotFound {
         /// The library.
         path: PathBuf,
@@ -89,4 +89,9 @@ impl PackageError {
             Self::Duplicate { .. } => q::QNN_BACKEND_ERROR_OP_PACKAGE_DUPLICATE,
         })
     }
+}
+
+/// What the loader says of a library; its own words are the source of the error.
+fn reason(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
