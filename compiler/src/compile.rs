@@ -86,6 +86,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     if options.kinds.kv_cache == KvCacheType::Q8_0 {
         lower::block_cache::check(spec)?;
     }
+    check_keys_by_row(options, spec, &variants)?;
     let kv_peaks = options.kv_peaks.as_ref().filter(|_| options.kinds.kv_cache == KvCacheType::U8);
     kv_peaks.map_or(Ok(()), |peaks| peaks.check(spec.n_layers))?;
     let longest = variants.iter().map(|v| v.cl().get()).max().unwrap_or(0);
@@ -115,6 +116,11 @@ pub(crate) fn compile_and_prove<T: Target>(
         let n_plain = if pd_only { 0 } else { variants.len() };
         let n_graphs = n_plain + if cuts.0 == Splits::Mono { pd_graphs.len() } else { 0 };
         cuts = Plan { spec, format, n_graphs, htp, adapter_bytes }.fit(cuts)?;
+        if !pd_graphs.is_empty() && (pd_only || cuts.0 != Splits::Mono) {
+            // They hold the whole model in a file of their own.
+            let file = if pd_only { lower::file_names(&[Split::whole(spec)], false).remove(0) } else { PD_FILE.into() };
+            Plan { spec, format, n_graphs: pd_graphs.len(), htp, adapter_bytes: 0 }.check_whole(file)?;
+        }
     }
     let staging = Staging::begin(&options.out_dir, &options.model_dir, options.force)?;
 
@@ -349,6 +355,19 @@ fn compile_split<C: TargetContext>(
     }
 }
 
+/// Refuses keys by row in graphs whose extents do not tell them from keys by column.
+fn check_keys_by_row(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant]) -> Result<()> {
+    let tells = |variant: &Variant| {
+        let (ar, cl) = (variant.ar().get(), variant.cl().get());
+        let past = if options.kinds.cache == CacheUpdate::Concat { cl - ar } else { cl };
+        ar != spec.head_dim || (past > 0 && past != spec.head_dim)
+    };
+    if options.kinds.kv_cache == KvCacheType::Rows && !variants.iter().any(tells) {
+        return Err(CompileError::KeysByRowUntold { head_dim: spec.head_dim });
+    }
+    Ok(())
+}
+
 fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant], progress: &mut dyn Progress) {
     for &ar in &options.ars {
         for &cl in options.cls.iter().filter(|&&cl| cl < ar) {
@@ -372,6 +391,9 @@ fn note_oddities(options: &CompileOptions, spec: &ModelSpec, variants: &[Variant
                 spec.n_layers
             ));
         }
+    }
+    if options.kinds.kv_cache == KvCacheType::U8 && !options.lora.is_empty() {
+        progress.note("the scales of the 8-bit cache are those of the model without its LoRA adapters: larger rows of an adapter are clipped");
     }
     if spec.tokens.eos.is_empty() {
         progress.note("the model has no end-of-sequence token: only limits and stop texts end a reply");

@@ -5,6 +5,7 @@
 //! *Trap*: a factor that is folded into a weight is divided out after rounding, which may change the last bit.
 
 use crate::checkpoint::{SINGLE_FILE, file_header};
+use crate::family::NormKind;
 use crate::lower::{Format, check_weights, rounded_weights};
 use crate::model::Model;
 use crate::{Precision, Result, Weights, fs};
@@ -33,6 +34,9 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
     let source = Model::open(model)?;
     check_weights(&source.spec, &source.checkpoint, &mut |_| Ok(()))?;
     let format = Format::rounded(precision, weights);
+    // GGUF files have norms with the one added that these families' checkpoints leave out.
+    let is_added = source.spec.norm == NormKind::Rms && source.spec.family.info().norm == NormKind::RmsPlusOne;
+    let folded = if is_added { 1.0 } else { 0.0 };
     let all = rounded_weights(&source.spec, format);
 
     // Projections that share a tensor in the family's checkpoints lie one behind the other there.
@@ -63,10 +67,12 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
         for stored in &stored {
             let mut values = Vec::new();
             for &part in &stored.parts {
-                values.extend(all[part].read(&source.checkpoint, format).map_err(|error| {
+                let read = all[part].read(&source.checkpoint, format).map_err(|error| {
                     unread = Some(error);
                     std::io::Error::other("the model cannot be read")
-                })?);
+                })?;
+                let less = if all[part].is_norm() { folded } else { 0.0 };
+                values.extend(read.into_iter().map(|value| value - less));
             }
             let (inner, n_rows) = (stored.dims.last().copied().unwrap_or(1), stored.dims[0]);
             let order = |at: usize| if stored.turned { at % n_rows * inner + at / n_rows } else { at };
@@ -90,4 +96,40 @@ pub fn dequantize(model: &Path, precision: Precision, weights: Weights, to: &Pat
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{Checkpoint, for_each_chunk};
+    use crate::family::Family;
+    use crate::testmodel::{Matrices, TestModel};
+
+    /// llama.cpp's converter adds one to the norms of these families.
+    #[test]
+    fn norms_of_a_gguf_file_are_those_of_the_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let model = TestModel::tiny(Family::Gemma2);
+        model.write(&at("folder")).unwrap();
+        std::fs::write(at("model.gguf"), model.gguf(Matrices::F32).unwrap().bytes()).unwrap();
+        for (from, to) in [("folder", "of_folder"), ("model.gguf", "of_file")] {
+            dequantize(&at(from), Precision::F32, Weights::Float, &at(to)).unwrap();
+        }
+        let values = |name: &str| {
+            let checkpoint = Checkpoint::open(&at(name)).unwrap();
+            let mut found = Vec::new();
+            for (name, entry) in checkpoint.tensors().iter().filter(|(name, _)| name.ends_with("norm.weight")) {
+                for_each_chunk(&checkpoint, name, entry, &mut |_| Ok(()), |values| {
+                    found.extend_from_slice(values);
+                    Ok(())
+                })
+                .unwrap();
+            }
+            found
+        };
+        let (expected, found) = (values("of_folder"), values("of_file"));
+        assert!(!expected.is_empty() && expected.len() == found.len());
+        assert!(expected.iter().zip(&found).all(|(a, b)| (a - b).abs() < 1e-6), "{expected:?} {found:?}");
+    }
 }

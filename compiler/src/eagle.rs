@@ -12,7 +12,7 @@
 use std::path::Path;
 
 use crate::checkpoint::Checkpoint;
-use crate::family::{Configuration, EagleHead, ModelSpec};
+use crate::family::{CONFIG, Configuration, EagleHead, ModelSpec};
 use crate::model::Model;
 use crate::model_files::ModelFiles;
 use crate::{CompileError, Result};
@@ -45,7 +45,7 @@ impl Model {
             }
         }
         check_hidden_states(&spec)?;
-        checkpoint.rename(|name| (!name.starts_with(PREFIX) && name != LM_HEAD).then(|| format!("{PREFIX}{name}")));
+        checkpoint.rename(|name| (!name.starts_with(PREFIX) && name != LM_HEAD).then(|| format!("{PREFIX}{name}")))?;
         let source = if target.spec.tied { TABLE } else { LM_HEAD };
         for (name, from) in [(TABLE, TABLE), (LM_HEAD, source)] {
             if !checkpoint.tensors().contains_key(name) {
@@ -61,7 +61,7 @@ impl Model {
         spec.tied = false;
         (spec.tokens, spec.sampler) = (target.spec.tokens.clone(), target.spec.sampler);
         notes.extend_from_slice(checkpoint.notes());
-        Ok(Self { spec, checkpoint, files: target.files, notes })
+        Ok(Self { spec, checkpoint, files: target.files, other_files: vec![dir.join(CONFIG)], notes })
     }
 }
 

@@ -45,6 +45,11 @@ pub enum CompileError {
     PdRows { rows: u32, most: u32, context: u32 },
     #[error("cache updates by an op of a package for target `{target}`: no package for HTPs has it")]
     PdOpForChip { target: String },
+    #[error(
+        "keys by row cannot be distinguished from keys by column where every AR and every past (CL - AR) is the width of a head, {head_dim}: expected \
+         another AR or CL beside them"
+    )]
+    KeysByRowUntold { head_dim: usize },
     #[error("fused graphs have no form with {what}")]
     PdWith { what: &'static str },
     #[error(
@@ -177,6 +182,8 @@ pub enum CompileError {
     EmptyAdapter { path: PathBuf },
     #[error("`{name}` cannot be the name of a LoRA adapter: expected 1 to 64 of letters, digits, `_`, `-` and `.`")]
     AdapterName { name: String },
+    #[error("tensor `{stored}` stands for `{other}`, and another tensor does too")]
+    TensorTwice { stored: String, other: String },
     #[error("LoRA adapters `{other}` and `{name}`: their names are too alike for the inputs of a graph")]
     AdapterTwice { name: String, other: String },
 

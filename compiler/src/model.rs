@@ -26,6 +26,8 @@ pub(crate) struct Model {
     pub(crate) checkpoint: Checkpoint,
     /// Configuration, tokenizer and the other small files.
     pub(crate) files: ModelFiles,
+    /// Files beside those that were read too, of a model that is made of two.
+    pub(crate) other_files: Vec<PathBuf>,
     /// What the user should know of the model.
     pub(crate) notes: Vec<String>,
 }
@@ -45,13 +47,13 @@ impl Model {
         let mut configuration = Configuration::read(&files)?;
         let mut checkpoint = Checkpoint::open(path)?;
         if configuration.spec.family.info().learned_positions {
-            checkpoint.turn_conv1d();
+            checkpoint.turn_conv1d()?;
         }
         checkpoint.split_fused(&configuration.spec)?;
         configuration.take_biases(|name| checkpoint.tensors().contains_key(name));
         let Configuration { spec, mut notes, .. } = configuration;
         notes.extend_from_slice(checkpoint.notes());
-        Ok(Self { spec, checkpoint, files, notes })
+        Ok(Self { spec, checkpoint, files, other_files: Vec::new(), notes })
     }
 
     fn of_gguf(gguf: &Gguf, family: Family) -> Result<Self> {
@@ -76,7 +78,7 @@ impl Model {
         let mut checkpoint = Checkpoint::of_gguf(gguf, spec.head_dim)?;
         checkpoint.split_fused(&spec)?;
         let files = ModelFiles::Made { of: path.clone(), contents };
-        Ok(Self { spec, checkpoint, files, notes })
+        Ok(Self { spec, checkpoint, files, other_files: Vec::new(), notes })
     }
 
     /// Checks that there is a tokenizer.
@@ -97,7 +99,7 @@ impl Model {
         let in_folder = matches!(self.files, ModelFiles::Folder(_));
         let small =
             small.filter(|name| in_folder && self.files.has(name).unwrap_or(true)).map(|name| self.files.path(name));
-        small.chain(self.checkpoint.shards().iter().cloned()).collect()
+        small.chain(self.other_files.iter().chain(self.checkpoint.shards()).cloned()).collect()
     }
 }
 

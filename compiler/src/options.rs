@@ -213,6 +213,14 @@ impl CompileOptions {
             (self.kinds.embeddings_input, "embeddings as input"),
             (self.kinds.head_weight_input, "the LM head's weight as an input"),
             (self.kinds.native_kv, "a cache in tiles"),
+            // Without plain graphs there is nothing that these would be of.
+            (pd.only && !self.kinds.rows_only.is_empty(), "graphs of cache rows only beside no others"),
+            (pd.only && !self.kinds.head.is_empty(), "an LM head of some widths beside no plain graphs"),
+            (
+                pd.only && self.kinds.cache != CacheUpdate::Concat,
+                "a cache that plain graphs update, beside no plain graphs",
+            ),
+            (pd.only && self.layers_per_split.is_some(), "layers in splits beside no plain graphs"),
         ];
         if let Some(htp) = self.htp.as_ref().filter(|_| pd.update == PdUpdate::Op) {
             return Err(CompileError::PdOpForChip { target: htp.target() });
@@ -353,6 +361,20 @@ mod tests {
                     o.kinds.pd = Some(PdGraphs { total_lens: vec![8], ..PdGraphs::default() });
                 },
                 message: "a cache of type q8_0 does not go together with fused graphs: they take type u8",
+            },
+            Case {
+                change: |o| {
+                    (o.splits, o.layers_per_split) = (Splits::DecoderLmhead, Some(2));
+                    o.kinds.pd = Some(PdGraphs { total_lens: vec![8], only: true, ..PdGraphs::default() });
+                },
+                message: "fused graphs have no form with layers in splits beside no plain graphs",
+            },
+            Case {
+                change: |o| {
+                    o.kinds.cache = CacheUpdate::ScatterEach;
+                    o.kinds.pd = Some(PdGraphs { total_lens: vec![8], only: true, ..PdGraphs::default() });
+                },
+                message: "fused graphs have no form with a cache that plain graphs update, beside no plain graphs",
             },
             Case {
                 change: |o| (o.kinds.embeddings_input, o.splits) = (true, Splits::LutDecoderLmhead),

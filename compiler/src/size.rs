@@ -42,6 +42,18 @@ impl Plan<'_> {
         Err(CompileError::PlannedTooLong { file, bytes, limit: self.htp.file_limit, n_graphs: self.n_graphs, finer })
     }
 
+    /// Refuses a file of graphs that cannot be cut.
+    ///
+    /// # Errors
+    /// It would be too long.
+    pub(crate) fn check_whole(&self, file: String) -> Result<()> {
+        let (bytes, limit) = (self.bytes(&Split::whole(self.spec)), self.htp.file_limit);
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(CompileError::PlannedTooLong { file, bytes, limit, n_graphs: self.n_graphs, finer: None })
+    }
+
     /// The first file that is too long, and its length.
     fn too_long(&self, (layout, layers): Cuts) -> Option<(String, u64)> {
         let splits = lower::cut(self.spec, layout, layers);
@@ -97,6 +109,19 @@ mod tests {
         change(&mut htp);
         let format = Format { form: LinearForm::Conv2d, ..Format::rounded(Precision::F16, weights) };
         Plan { spec: &billion(), format, n_graphs, htp: &htp, adapter_bytes: 0 }.fit(asked)
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_cut_is_refused_if_it_is_too_long() {
+        let htp = HtpOptions::for_target("sm8650").unwrap();
+        let format = Format { form: LinearForm::Conv2d, ..Format::rounded(Precision::F16, Weights::Float) };
+        let billion = billion();
+        let plan = |n_graphs| Plan { spec: &billion, format, n_graphs, htp: &htp, adapter_bytes: 0 };
+        let error = plan(1).check_whole("pd.bin".into()).unwrap_err();
+        assert!(error.to_string().starts_with("`pd.bin` needs about "), "{error}");
+        assert_eq!(error.hint(), Some(Hint::SmallerBundle));
+        let tiny = TestModel::tiny(Family::Llama).spec();
+        Plan { spec: &tiny, ..plan(2) }.check_whole("pd.bin".into()).unwrap();
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(crate) fn check_layers(spec: &ModelSpec, checkpoint: &Checkpoint) -> Result<
     let layers: BTreeSet<usize> = names().filter(|(_, part)| parts.contains(part)).map(|(layer, _)| layer).collect();
     let found = layers.len();
     // Where numbers are left out, a name says more than a count.
-    let all = layers.last().is_some_and(|&last| last + 1 == found);
+    let all = layers.last().is_some_and(|&last| last.checked_add(1) == Some(found));
     if all && found != spec.n_layers {
         return Err(CompileError::LayerCount {
             key: checkpoint.layers_key(spec.family),

@@ -21,6 +21,8 @@ pub enum BundleError {
     ManifestFormat { path: PathBuf, found: String, expected: &'static str },
     #[error("`{}` has version {found}, this build reads versions up to {newest}", path.display())]
     ManifestVersion { path: PathBuf, found: u32, newest: u32 },
+    #[error("`{}` lists `{file}`, expected the path of a file within the bundle", path.display())]
+    FileOutside { path: PathBuf, file: String },
     #[error("`{}` differs from its manifest: found {found}, expected {expected}", path.display())]
     FileChanged { path: PathBuf, expected: String, found: String },
 }

@@ -37,7 +37,7 @@ impl FileCheck {
     /// # Errors
     /// [`BundleError::Io`].
     pub fn open(path: &Path, expected: FileEntry, stamps: Option<Stamps>) -> Result<Self, BundleError> {
-        let file = File::open(path).map_err(BundleError::io("open", path))?;
+        let file = file_io::open_file(path).map_err(BundleError::io("open", path))?;
         let identity = FileIdentity::of(&file);
         Ok(Self {
             path: path.to_owned(),

@@ -1,7 +1,6 @@
 //! Length and SHA-256 of files.
 
 use core::fmt::Write;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -38,7 +37,7 @@ pub fn hash_file_in_parts<E: From<BundleError>>(
     mut each: impl FnMut(u64) -> Result<(), E>,
 ) -> Result<FileHash, E> {
     let mut hasher = Sha256::new();
-    let mut file = File::open(path).map_err(BundleError::io("open", path))?;
+    let mut file = file_io::open_file(path).map_err(BundleError::io("open", path))?;
     let mut chunk = vec![0; CHUNK];
     let mut bytes = 0;
     loop {

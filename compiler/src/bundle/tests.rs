@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::Hint;
-use crate::compile::compile_and_prove;
+use crate::compile::{compile_and_prove, compile_with};
 use crate::family::{Family, ModelSpec};
 use crate::lower::Windows;
 use crate::lower::tests::recorder::FakeTarget;
 use crate::testing::{Case, Place, compile, edit, names, place};
 use crate::testmodel::TestModel;
-use crate::{CompileOptions, GraphKinds, HtpOptions, Manifest, Silent, Splits};
+use crate::{CompileOptions, GraphKinds, HtpOptions, KvCacheType, Manifest, Silent, Splits};
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, TOKENIZER_FILE};
 use genie_types::TokenId;
 use serde_json::{Value, json};
@@ -327,4 +327,41 @@ fn splits_may_lie_in_one_file() {
     let htp = HtpOptions::for_target("sm8650").unwrap();
     let error = compile(&model, &out, |o| (o.htp, o.one_file) = (Some(htp), true)).unwrap_err();
     assert_eq!(error.to_string(), "all splits in one file is for the embedded backend, but the target is `sm8650`");
+}
+
+#[test]
+fn keys_by_row_need_a_graph_that_tells_them_from_columns() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path().join("model");
+    let model = TestModel::tiny(Family::Llama);
+    model.write(&dir).unwrap();
+    let width = model.head_dim as u32;
+    let compiled = |ars: &[u32], cls: &[u32]| {
+        let mut options = CompileOptions::new(&dir, place.path().join("bundle"));
+        (options.ars, options.cls, options.kinds.kv_cache) = (ars.to_vec(), cls.to_vec(), KvCacheType::Rows);
+        options.force = true;
+        compile_with(&options, &mut FakeTarget::default(), &mut Silent).map(drop).map_err(|error| error.to_string())
+    };
+    let error = compiled(&[width], &[2 * width]).unwrap_err();
+    assert!(
+        error.contains("keys by row cannot be distinguished") && error.contains(&format!("a head, {width}")),
+        "{error}"
+    );
+    assert!(compiled(&[width], &[width, 2 * width]).is_err(), "a graph without a past tells nothing");
+}
+
+#[test]
+fn manifests_list_files_of_the_bundle_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let (dir, out) = (place.path().join("model"), place.path().join("bundle"));
+    TestModel::tiny(Family::Llama).write(&dir).unwrap();
+    let mut options = CompileOptions::new(&dir, &out);
+    (options.ars, options.cls) = (vec![1], vec![16]);
+    compile_with(&options, &mut FakeTarget::default(), &mut Silent).unwrap();
+    assert!(!Manifest::read(&out).unwrap().files.is_empty());
+    for path in ["/dev/zero", "../x", ""] {
+        edit(&out, "manifest.json", |manifest| manifest["files"][0]["path"] = json!(path));
+        let error = Manifest::read(&out).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("lists `{path}`, expected the path of a file within the bundle")), "{error}");
+    }
 }

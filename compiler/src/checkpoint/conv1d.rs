@@ -4,6 +4,7 @@
 
 use super::{Checkpoint, Names};
 use crate::family::gpt2;
+use crate::{CompileError, Result};
 
 /// Where a tensor's rows are columns of a stored matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,10 @@ pub struct Columns {
 
 impl Checkpoint {
     /// Gives GPT-2's tensors the compiler's names and extents, and drops the constants of the causal mask.
-    pub(crate) fn turn_conv1d(&mut self) {
+    ///
+    /// # Errors
+    /// Two tensors of one name.
+    pub(crate) fn turn_conv1d(&mut self) -> Result<()> {
         let prefixed = self.tensors.keys().any(|name| name.starts_with(gpt2::PREFIX));
         let stored = std::mem::take(&mut self.tensors);
         for (name, mut entry) in stored {
@@ -27,8 +31,12 @@ impl Checkpoint {
                 entry.dims = vec![out, inner];
                 entry.columns = Some(Columns { width: out, first: 0 });
             }
-            self.tensors.insert(gpt2::own_name(&name).unwrap_or(name), entry);
+            let own = gpt2::own_name(&name).unwrap_or_else(|| name.clone());
+            if self.tensors.insert(own.clone(), entry).is_some() {
+                return Err(CompileError::TensorTwice { stored: name, other: own });
+            }
         }
         self.names = Names::Gpt2 { prefix: if prefixed { gpt2::PREFIX } else { "" } };
+        Ok(())
     }
 }

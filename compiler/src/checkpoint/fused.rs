@@ -3,7 +3,7 @@
 //! *Layout*: rows of `qkv_proj` are those of Q, K and V; rows of `gate_up_proj` are those of the gate, then the others. Biases lie
 //! likewise. Where rows are columns of a stored matrix ([`super::Columns`]), so are those of its parts.
 
-use super::{Checkpoint, Columns, TensorEntry};
+use super::{Checkpoint, Columns, SourceDtype, TensorEntry};
 use crate::family::ModelSpec;
 use crate::{CompileError, Result};
 
@@ -29,6 +29,10 @@ impl Checkpoint {
                         let error = CompileError::WrongShape { name, expected, found: entry.dims };
                         return Err(self.in_stored_words(error));
                     }
+                    if inner.is_empty() && matches!(entry.dtype, SourceDtype::Blocks(_)) {
+                        let error = CompileError::UnsupportedDtype { name, found: entry.dtype.name() };
+                        return Err(self.in_stored_words(error));
+                    }
                     let row_bytes = entry.bytes / entry.dims[0] as u64;
                     let mut first = 0;
                     for (part, &n) in parts.iter().zip(&rows) {
@@ -41,7 +45,11 @@ impl Checkpoint {
                             ..entry.clone()
                         };
                         first += n;
-                        self.tensors.insert(format!("model.layers.{layer}.{part}.{end}"), view);
+                        let part = format!("model.layers.{layer}.{part}.{end}");
+                        if self.tensors.contains_key(&part) {
+                            return Err(CompileError::TensorTwice { stored: name, other: part });
+                        }
+                        self.tensors.insert(part, view);
                     }
                 }
             }

@@ -1,13 +1,21 @@
 //! A checkpoint with tensors of another one.
 
 use super::Checkpoint;
-use crate::Result;
+use crate::{CompileError, Result};
 
 impl Checkpoint {
     /// Gives tensors another name, where the function has one.
-    pub(crate) fn rename(&mut self, name: impl Fn(&str) -> Option<String>) {
-        let tensors = std::mem::take(&mut self.tensors);
-        self.tensors = tensors.into_iter().map(|(old, entry)| (name(&old).unwrap_or(old), entry)).collect();
+    ///
+    /// # Errors
+    /// Two tensors of one name.
+    pub(crate) fn rename(&mut self, name: impl Fn(&str) -> Option<String>) -> Result<()> {
+        for (stored, entry) in std::mem::take(&mut self.tensors) {
+            let own = name(&stored).unwrap_or_else(|| stored.clone());
+            if self.tensors.insert(own.clone(), entry).is_some() {
+                return Err(CompileError::TensorTwice { stored, other: own });
+            }
+        }
+        Ok(())
     }
 
     /// Takes a tensor of another checkpoint under a name of its own.

@@ -98,6 +98,17 @@ pub enum SourceDtype {
 }
 
 impl SourceDtype {
+    /// The type's name in files.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::F32 => "F32".into(),
+            Self::F16 => "F16".into(),
+            Self::Bf16 => "BF16".into(),
+            Self::Blocks(format) => format!("{format:?}"),
+            Self::Other(name) => name.clone(),
+        }
+    }
+
     fn parse(name: &str) -> Self {
         match name {
             "F32" => Self::F32,

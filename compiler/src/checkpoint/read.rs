@@ -48,10 +48,13 @@ pub(crate) fn for_each_raw(
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let path = &checkpoint.shards[entry.shard];
+    // Parts of a list need not begin where blocks do.
+    let is_list_of_blocks = entry.dims.len() < 2 && matches!(entry.dtype, SourceDtype::Blocks(_));
     let (block_elems, block_bytes) = entry
         .dtype
         .block()
-        .ok_or_else(|| CompileError::UnsupportedDtype { name: name.into(), found: format!("{:?}", entry.dtype) })?;
+        .filter(|_| !is_list_of_blocks)
+        .ok_or_else(|| CompileError::UnsupportedDtype { name: name.into(), found: entry.dtype.name() })?;
     if let Some(columns) = entry.columns {
         return turned(path, name, entry, columns, on_read, each);
     }
@@ -98,7 +101,7 @@ fn turned(
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let (&[n_rows, inner], Some((1, bytes))) = (&entry.dims[..], entry.dtype.block()) else {
-        return Err(CompileError::UnsupportedDtype { name: name.into(), found: format!("{:?}", entry.dtype) });
+        return Err(CompileError::UnsupportedDtype { name: name.into(), found: entry.dtype.name() });
     };
     let mut file = fs::open(path)?;
     let (mut row, mut all) = (vec![0_u8; n_rows * bytes], vec![0_u8; n_rows * inner * bytes]);

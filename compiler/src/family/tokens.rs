@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 
 const GENERATION: &str = "generation_config.json";
 const TOKENIZER: &str = "tokenizer_config.json";
+/// Classes of tokenizers that prepend no BOS unless `add_bos_token` says so.
+const WITHOUT_BOS: [&str; 2] = ["GPT2Tokenizer", "Qwen2Tokenizer"];
 
 /// Special token ids; `None` or empty where the model has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,11 +74,19 @@ pub(super) fn load(
     let prepends_bos = match tokenizer.flag("add_bos_token")? {
         Some(explicit) => explicit,
         None if tokenizer.is_null("bos_token") => false,
+        // Their texts begin with no BOS, whatever the family's do: SmolLM, of the Llama class, has GPT-2's.
+        None if is_without_bos(&tokenizer) => false,
         None => spec.family.info().prepends_bos,
     };
     let sampler = sampler(&generation)?;
     keys::note_generation(&generation, notes);
     Ok((SpecialTokens { bos: bos.filter(|_| prepends_bos), eos, pad }, sampler))
+}
+
+/// Whether the tokenizer is of a class that prepends no BOS of itself.
+fn is_without_bos(tokenizer: &Object<'_>) -> bool {
+    let class = tokenizer.value("tokenizer_class").and_then(Value::as_str);
+    class.is_some_and(|class| WITHOUT_BOS.contains(&class.trim_end_matches("Fast")))
 }
 
 /// The ranges are those of the bundle's configuration, so that what is written here is accepted when it runs.

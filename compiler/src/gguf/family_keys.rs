@@ -86,7 +86,9 @@ pub(super) fn entries(keys: &ModelKeys<'_>, shape: &Shape) -> Result<Map<String,
         }
         Family::Gemma2 | Family::Gemma3 => {
             let large = LARGE_GEMMA.contains(&shape.n_layers);
-            put("query_pre_attn_scalar", json!(if large { shape.hidden / shape.n_heads } else { shape.head_dim }));
+            // That there are heads is checked behind this.
+            let width = shape.hidden.checked_div(shape.n_heads).filter(|_| large);
+            put("query_pre_attn_scalar", json!(width.unwrap_or(shape.head_dim)));
             for (theirs, ours) in [
                 ("attn_logit_softcapping", "attn_logit_softcapping"),
                 ("final_logit_softcapping", "final_logit_softcapping"),

@@ -2,7 +2,7 @@
 
 use super::Split;
 use super::encode::{EncodedWeight, Minima};
-use super::weight_format::{Format, WeightSpec};
+use super::weight_format::{Format, Role, WeightSpec};
 use super::weights;
 use crate::Result;
 use crate::checkpoint::Checkpoint;
@@ -32,6 +32,11 @@ impl RoundedWeight {
     /// Extents, outermost first.
     pub(crate) fn dims(&self) -> &[usize] {
         &self.spec.dims
+    }
+
+    /// Whether it scales normalised values.
+    pub(crate) fn is_norm(&self) -> bool {
+        self.spec.role == Role::Norm
     }
 
     /// Reads it, quantises it, and returns its dequantised values.

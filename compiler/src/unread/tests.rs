@@ -99,6 +99,21 @@ fn tensors_that_no_part_takes_are_refused_by_name() {
             ..Case::DEFAULT
         },
         Case {
+            name: "of the last layer that there can be",
+            damage: |dir| add_tensor(dir, &format!("model.layers.{}.input_layernorm.weight", usize::MAX), &[64], 1.0),
+            message: "tensor `model.layers.18446744073709551615.input_layernorm.weight` is not part of a llama model with this \
+                configuration",
+            hint: other(),
+            ..Case::DEFAULT
+        },
+        Case {
+            name: "two of one name",
+            model: || TestModel::tiny(Family::Gpt2),
+            damage: |dir| add_tensor(dir, "wte.weight", &[320, 64], 1.0),
+            message: "tensor `wte.weight` stands for `model.embed_tokens.weight`, and another tensor does too",
+            hint: None,
+        },
+        Case {
             name: "an empty one",
             damage: |dir| add_tensor(dir, "model.nothing", &[0], 1.0),
             message: "tensor `model.nothing` is not part of a llama model with this configuration",

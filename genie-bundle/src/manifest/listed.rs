@@ -16,6 +16,11 @@ use crate::{BundleError, MANIFEST_FILE};
 /// A longer file is no manifest.
 const LONGEST: u64 = 64 << 20;
 
+/// Whether a path does not lead out of the folder that it starts from.
+pub(super) fn is_within(path: &str) -> bool {
+    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
 /// A file that belongs to a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
@@ -69,9 +74,7 @@ pub fn listed_files(bundle: &Path) -> Result<Vec<ListedFile>, BundleError> {
     }
     let listed = head.files.as_array().into_iter().flatten().filter_map(|file| {
         let path = file["path"].as_str()?;
-        let is_within = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-        (is_within && !path.is_empty())
-            .then(|| ListedFile { path: path.into(), sha256: file["sha256"].as_str().map(Into::into) })
+        is_within(path).then(|| ListedFile { path: path.into(), sha256: file["sha256"].as_str().map(Into::into) })
     });
     let manifest = ListedFile { path: MANIFEST_FILE.into(), sha256: None };
     Ok(listed.filter(|file| file.path != MANIFEST_FILE).chain([manifest]).collect())

@@ -197,7 +197,11 @@ impl Manifest {
         if head.version > BUNDLE_VERSION {
             return Err(BundleError::ManifestVersion { path, found: head.version, newest: BUNDLE_VERSION });
         }
-        serde_json::from_slice(&bytes).map_err(json)
+        let manifest: Self = serde_json::from_slice(&bytes).map_err(json)?;
+        match manifest.files.iter().find(|file| !listed::is_within(&file.path)) {
+            Some(file) => Err(BundleError::FileOutside { path, file: file.path.clone() }),
+            None => Ok(manifest),
+        }
     }
 
     /// Checks that every listed file is there with the listed length and hash.

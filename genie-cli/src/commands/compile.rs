@@ -137,6 +137,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if args.kinds.pd_only && args.variants.names_ars() {
         printer.info("note: `--pd-only` makes no graphs of `--ar`, only those of `--pd-total-lens`");
     }
+    if args.kinds.pd_only && !matches!(args.splits, SplitsArg::Auto | SplitsArg::Mono) {
+        printer.info("note: `--pd-only` makes no splits: fused graphs hold the whole model");
+    }
     let options = CompileOptions {
         ars,
         cls,

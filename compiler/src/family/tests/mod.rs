@@ -326,6 +326,18 @@ fn special_tokens_come_from_the_right_file() {
             tokenizer_config: Some(json!({ "add_bos_token": false })),
             bos: None,
         },
+        Token {
+            name: "a Llama with GPT-2's tokenizer",
+            family: Family::Llama,
+            tokenizer_config: Some(json!({ "bos_token": "<s>", "tokenizer_class": "GPT2TokenizerFast" })),
+            bos: None,
+        },
+        Token {
+            name: "that has it switched on",
+            family: Family::Llama,
+            tokenizer_config: Some(json!({ "add_bos_token": true, "tokenizer_class": "GPT2Tokenizer" })),
+            bos,
+        },
         Token { name: "null", family: Family::Llama, tokenizer_config: Some(json!({ "bos_token": null })), bos: None },
         Token { name: "named", family: Family::Llama, tokenizer_config: Some(json!({ "bos_token": "<s>" })), bos },
     ];

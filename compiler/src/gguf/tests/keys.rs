@@ -459,3 +459,12 @@ fn recommended_sampling_is_used() {
     assert_eq!((sampler.temperature, sampler.top_k, sampler.top_p), (0.5, 7, 0.25));
     assert!(refusal_of(&with("general.sampling.temp", Bytes(vec![1])).bytes()).is_err());
 }
+
+/// A Gemma of 46 layers divides by its heads before they are looked at.
+#[test]
+fn no_heads_are_refused_in_a_large_gemma() {
+    let mut draft = TestModel::tiny(Family::Gemma2).gguf(Matrices::F32).unwrap();
+    draft.set("gemma2.block_count", U32(46));
+    draft.set("gemma2.attention.head_count", U32(0));
+    assert!(message(&draft).contains("attention.head_count"), "{}", message(&draft));
+}

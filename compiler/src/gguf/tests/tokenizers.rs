@@ -109,6 +109,8 @@ fn entries_have_a_row_and_a_text_of_their_own() {
     assert_eq!(hint, Some(Hint::ConvertWithTokenizer));
     let found = message(&tokens(|t| t[300] = t[290].clone()));
     assert!(found.contains("tokens 290 and 300 are both"), "{found}");
+    let found = message(&tokens(|t| (t[318], t[319]) = ("<empty 319>".into(), String::new())));
+    assert!(found.contains("token 319 is empty, and token 318 is `<empty 319>`"), "{found}");
     // Empty entries are given a name, as in llama.cpp. The last two are in no merge.
     let empty = tokens(|t| t[319].clear());
     assert!(message(&empty).contains("needs the token"), "its merge cannot be made");

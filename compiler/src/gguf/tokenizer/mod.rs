@@ -209,7 +209,7 @@ impl Gguf {
                 return Err(self.bad_tokenizer(format!("token {id} is of type {found}, expected 0 to {}", kind::LAST)));
             }
         }
-        let mut tokens = Vec::with_capacity(rows);
+        let mut tokens: Vec<std::borrow::Cow<'_, str>> = Vec::with_capacity(rows);
         let mut ids = HashMap::with_capacity(rows);
         for (id, token) in texts.iter().enumerate() {
             if token.is_empty() {
@@ -220,6 +220,14 @@ impl Gguf {
                 return Err(self.bad_tokenizer(format!("tokens {first} and {id} are both `{}`", shown(token))));
             }
             tokens.push(token.into());
+        }
+        if let Some((id, name)) =
+            tokens.iter().enumerate().find(|(id, name)| ids.get(name.as_ref()).is_some_and(|own| own != id))
+        {
+            let other = ids[name.as_ref()];
+            return Err(self.bad_tokenizer(format!(
+                "token {id} is empty, and token {other} is `{name}`, the name that it is given"
+            )));
         }
         Ok(Vocabulary { tokens, ids, kinds })
     }
