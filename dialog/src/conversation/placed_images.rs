@@ -18,7 +18,7 @@ impl Dialog {
         self.n_past() + plan.input.len()
     }
 
-    /// Says that the tokens from that place of the history on will be an image's: [`TokenModel::place_grid`]. It holds for the next query.
+    /// Says that the tokens from that place of the history on will be an image's: [`engine::TokenModel::place_grid`]. It holds for the next query.
     ///
     /// # Errors
     ///
