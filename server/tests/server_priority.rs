@@ -5,7 +5,7 @@ mod client;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use client::{Running, plain, read_until, start};
+use client::{Running, plain, read_until, slow_model, start_models};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::ServerOptions;
@@ -36,7 +36,8 @@ fn until_waiting(server: &Running, n: usize) {
 #[test]
 fn a_higher_priority_starts_first() {
     let serve = ServeOptions { max_slots: 1, ageing: Duration::from_secs(600), ..Default::default() };
-    let server = start(ServerOptions::default(), serve, None);
+    // The reply that holds the slot takes half a minute, unless its client goes.
+    let server = start_models(ServerOptions::default(), slow_model(serve, Duration::from_millis(75)));
     let long = json!({"prompt": "ROMEO:", "max_tokens": 400, "ignore_eos": true, "stream": true});
     let mut first = server.raw("/v1/completions", &long);
     read_until(&mut first, "data: ");

@@ -30,23 +30,36 @@ pub fn demo_model(serve: ServeOptions, template: Option<&str>) -> ServedModel {
 
 /// The demo model with a sampler that panics at its n-th token, from 1 on, and with it the model's thread.
 pub fn faulty_model(n: usize) -> ServedModel {
-    let folder = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(demo::bundle().unwrap()).unwrap().map(Result::unwrap) {
-        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
-    }
-    let config = folder.path().join("genie_config.json");
-    let mut changed: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
-    changed["dialog"]["sampler"] = serde_json::json!({"version": 1, "type": "custom", "callback-name": "faulty"});
-    std::fs::write(&config, changed.to_string()).unwrap();
     let mut n_left = n;
     let sampler = SamplerCallback::new(move |_| {
         n_left -= 1;
         assert!(n_left > 0, "the sampler has a fault, as this test wants");
         TokenId(100)
     });
-    let options = Options::new().threads(1).sampler_callback("faulty", sampler);
+    model_of_sampler(ServeOptions::default(), sampler)
+}
+
+/// The demo model with a sampler that takes that long for each token: what runs does not end while a test does something.
+pub fn slow_model(serve: ServeOptions, each: Duration) -> ServedModel {
+    let sampler = SamplerCallback::new(move |_| {
+        std::thread::sleep(each);
+        TokenId(100)
+    });
+    model_of_sampler(serve, sampler)
+}
+
+fn model_of_sampler(serve: ServeOptions, sampler: SamplerCallback) -> ServedModel {
+    let folder = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(demo::bundle().unwrap()).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let config = folder.path().join("genie_config.json");
+    let mut changed: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    changed["dialog"]["sampler"] = serde_json::json!({"version": 1, "type": "custom", "callback-name": "of the test"});
+    std::fs::write(&config, changed.to_string()).unwrap();
+    let options = Options::new().threads(1).sampler_callback("of the test", sampler);
     let opened = Bundle::read(folder.path()).unwrap().open(&options).unwrap();
-    ServedModel::start(opened.into_serving(ServeOptions::default()).unwrap(), None).unwrap()
+    ServedModel::start(opened.into_serving(serve).unwrap(), None).unwrap()
 }
 
 /// On a free port.
