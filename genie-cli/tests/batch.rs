@@ -55,6 +55,15 @@ fn each_prompt_of_a_file_gets_the_reply_that_it_gets_alone() {
     }
 }
 
+/// Greedy replies of five tokens.
+fn open(folder: &Path) -> Session {
+    let mut session = Session::open(folder.join("bundle"), &Options::new()).unwrap();
+    session.set_max_tokens(Some(5));
+    let greedy = session.sampler().clone().with_greedy(true);
+    session.set_sampler(greedy);
+    session
+}
+
 fn ask(session: &mut Session, texts: &[String], code: SentenceCode) -> Vec<Vec<u32>> {
     let reply = session.query(Prompt::Batch(texts), code).into_reply().unwrap();
     reply.streams.iter().map(|stream| stream.tokens.iter().map(|t| t.0).collect()).collect()
@@ -63,13 +72,7 @@ fn ask(session: &mut Session, texts: &[String], code: SentenceCode) -> Vec<Vec<u
 #[test]
 fn conversations_of_a_batch_go_on_side_by_side() {
     let folder = bundle();
-    let open = || {
-        let mut session = Session::open(folder.path().join("bundle"), &Options::new()).unwrap();
-        session.set_max_tokens(Some(5));
-        let greedy = session.sampler().clone().with_greedy(true);
-        session.set_sampler(greedy);
-        session
-    };
+    let open = || open(folder.path());
     let turns = [["a b", "the longer one"], ["and", "then more"]].map(|turn| turn.map(str::to_owned));
     let mut batch = open();
     let found = turns.clone().map(|turn| ask(&mut batch, &turn, SentenceCode::Complete));
@@ -106,13 +109,7 @@ fn conversations_of_a_batch_go_on_side_by_side() {
 #[test]
 fn a_refused_batch_leaves_the_conversation() {
     let folder = bundle();
-    let open = || {
-        let mut session = Session::open(folder.path().join("bundle"), &Options::new()).unwrap();
-        session.set_max_tokens(Some(5));
-        let greedy = session.sampler().clone().with_greedy(true);
-        session.set_sampler(greedy);
-        session
-    };
+    let open = || open(folder.path());
     let (mut session, mut other) = (open(), open());
     for session in [&mut session, &mut other] {
         session.generate("a b").into_reply().unwrap();

@@ -3,8 +3,8 @@
 //! *Layout* of such a view: row `o` of it is column `first + o` of the stored matrix, whose rows are `width` elements.
 
 use super::{Checkpoint, Names};
+use crate::Result;
 use crate::family::gpt2;
-use crate::{CompileError, Result};
 
 /// Where a tensor's rows are columns of a stored matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,7 @@ impl Checkpoint {
                 entry.columns = Some(Columns { width: out, first: 0 });
             }
             let own = gpt2::own_name(&name).unwrap_or_else(|| name.clone());
-            if self.tensors.insert(own.clone(), entry).is_some() {
-                return Err(CompileError::TensorTwice { stored: name, other: own });
-            }
+            self.put(&name, own, entry)?;
         }
         self.names = Names::Gpt2 { prefix: if prefixed { gpt2::PREFIX } else { "" } };
         Ok(())

@@ -3,7 +3,7 @@
 //! *Layout*: rows of `qkv_proj` are those of Q, K and V; rows of `gate_up_proj` are those of the gate, then the others. Biases lie
 //! likewise. Where rows are columns of a stored matrix ([`super::Columns`]), so are those of its parts.
 
-use super::{Checkpoint, Columns, SourceDtype, TensorEntry};
+use super::{Checkpoint, Columns, TensorEntry};
 use crate::family::ModelSpec;
 use crate::{CompileError, Result};
 
@@ -29,7 +29,7 @@ impl Checkpoint {
                         let error = CompileError::WrongShape { name, expected, found: entry.dims };
                         return Err(self.in_stored_words(error));
                     }
-                    if inner.is_empty() && matches!(entry.dtype, SourceDtype::Blocks(_)) {
+                    if entry.is_list_of_blocks() {
                         let error = CompileError::UnsupportedDtype { name, found: entry.dtype.name() };
                         return Err(self.in_stored_words(error));
                     }
@@ -45,11 +45,7 @@ impl Checkpoint {
                             ..entry.clone()
                         };
                         first += n;
-                        let part = format!("model.layers.{layer}.{part}.{end}");
-                        if self.tensors.contains_key(&part) {
-                            return Err(CompileError::TensorTwice { stored: name, other: part });
-                        }
-                        self.tensors.insert(part, view);
+                        self.put(&name, format!("model.layers.{layer}.{part}.{end}"), view)?;
                     }
                 }
             }

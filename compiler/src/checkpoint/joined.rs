@@ -1,6 +1,8 @@
 //! A checkpoint with tensors of another one.
 
-use super::Checkpoint;
+use std::collections::btree_map::Entry;
+
+use super::{Checkpoint, TensorEntry};
 use crate::{CompileError, Result};
 
 impl Checkpoint {
@@ -11,8 +13,20 @@ impl Checkpoint {
     pub(crate) fn rename(&mut self, name: impl Fn(&str) -> Option<String>) -> Result<()> {
         for (stored, entry) in std::mem::take(&mut self.tensors) {
             let own = name(&stored).unwrap_or_else(|| stored.clone());
-            if self.tensors.insert(own.clone(), entry).is_some() {
-                return Err(CompileError::TensorTwice { stored, other: own });
+            self.put(&stored, own, entry)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the tensor that is called `stored` in the file under the name `own`.
+    ///
+    /// # Errors
+    /// There is one of that name.
+    pub(super) fn put(&mut self, stored: &str, own: String, entry: TensorEntry) -> Result<()> {
+        match self.tensors.entry(own) {
+            Entry::Vacant(place) => drop(place.insert(entry)),
+            Entry::Occupied(place) => {
+                return Err(CompileError::TensorTwice { stored: stored.into(), other: place.key().clone() });
             }
         }
         Ok(())

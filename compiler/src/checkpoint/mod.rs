@@ -97,6 +97,13 @@ pub enum SourceDtype {
     Other(String),
 }
 
+impl TensorEntry {
+    /// Numbers in blocks without rows, which are not read: parts of a list need not begin where blocks do.
+    fn is_list_of_blocks(&self) -> bool {
+        self.dims.len() < 2 && matches!(self.dtype, SourceDtype::Blocks(_))
+    }
+}
+
 impl SourceDtype {
     /// The type's name in files.
     pub(crate) fn name(&self) -> String {

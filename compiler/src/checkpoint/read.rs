@@ -48,12 +48,10 @@ pub(crate) fn for_each_raw(
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let path = &checkpoint.shards[entry.shard];
-    // Parts of a list need not begin where blocks do.
-    let is_list_of_blocks = entry.dims.len() < 2 && matches!(entry.dtype, SourceDtype::Blocks(_));
     let (block_elems, block_bytes) = entry
         .dtype
         .block()
-        .filter(|_| !is_list_of_blocks)
+        .filter(|_| !entry.is_list_of_blocks())
         .ok_or_else(|| CompileError::UnsupportedDtype { name: name.into(), found: entry.dtype.name() })?;
     if let Some(columns) = entry.columns {
         return turned(path, name, entry, columns, on_read, each);

@@ -204,7 +204,7 @@ impl Decoding<'_> {
         }
         match ran {
             // A wide step may not fit where a narrow one does.
-            Err(e) if is_overflow(&e) || e.does_not_fit() => {
+            Err(e) if e.does_not_fit() => {
                 return Ok(Verified { n_accepted: 0, stop: self.advance()? });
             }
             // Rows of the steps before the stop may have given tokens.
