@@ -192,6 +192,26 @@ fn every_command_takes_fused_graphs_or_says_why_not() {
     assert!(too_long.contains("the fused graphs hold 63"), "{too_long}");
 }
 
+/// `--context-size` counts, not the config's: up to what the graphs hold.
+#[test]
+fn a_longer_context_than_the_configs_is_used() {
+    let folder = bundles();
+    let folder = folder.path();
+    let path = folder.join("fused/genie_config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config["dialog"]["context"]["size"] = 12.into();
+    std::fs::write(&path, config.to_string()).unwrap();
+    let generated = |bundle: &str, more: &[&str]| {
+        let prompt = ["run", "-c", bundle, "--prompt-tokens", "3,5,7,11,13,17,19,23,29", "-n", "9"];
+        let args = [&prompt[..], &["--greedy", "--json", "--raw", "--ignore-eos"], more].concat();
+        serde_json::from_str::<Value>(&printed(folder, &args)).unwrap()["tokens"].clone()
+    };
+    let (short, long) = (generated("fused", &[]), generated("fused", &["--context-size", "32"]));
+    assert!(short.as_array().unwrap().len() < 9, "{short}");
+    assert_eq!(long, generated("plain", &[]));
+    assert_eq!(long.as_array().unwrap().len(), 9, "{long}");
+}
+
 #[test]
 fn what_fused_graphs_cannot_do_is_refused_by_name_with_a_hint() {
     let folder = bundles();

@@ -83,6 +83,22 @@ fn scaled_models_compile_run_and_are_in_order() {
 }
 
 #[test]
+fn a_dialog_of_short_factors_is_not_restored_with_long_ones() {
+    let folder = compiled(json!({"type": "longrope", "short_factor": vec![1.0; 8], "long_factor": vec![6.0; 8],
+        "original_max_position_embeddings": 32}));
+    let base = folder.path();
+    let short = ["base/genie_config.json", "--context-size", "32"];
+    let say = ["run", "-p", "ab", "-n", "2", "--greedy", "-c"];
+    done(base, &[&say[..], &short, &["--save", "saved"]].concat());
+    let restored = |context: &[&str]| genie(base, &[&say[..], context, &["--restore", "saved"]].concat());
+    let same = restored(&short);
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same.stderr));
+    let long = restored(&["base/genie_config.json"]);
+    assert_eq!(long.status.code(), Some(1), "{}", text(&long.stdout));
+    assert!(text(&long.stderr).contains("saved with other weights"), "{}", text(&long.stderr));
+}
+
+#[test]
 fn what_does_not_fit_is_refused_by_its_key_and_found_by_doctor() {
     let folder = compiled(Value::Null);
     let base = folder.path();

@@ -139,6 +139,7 @@ mod tests {
         assert_eq!(of(9, 1.0), [1], "the likeliest always runs");
         let forbidden = [f32::NEG_INFINITY, 1.0, f32::NEG_INFINITY];
         assert_eq!(likeliest(&forbidden, 3, 0.0), [TokenId(1)]);
+        assert_eq!(likeliest(&[f32::NEG_INFINITY; 3], 3, 0.0), [], "no token is left");
         assert!(MultiStream::new(0, 0.0).is_err() && MultiStream::new(65, 0.0).is_err());
     }
 }

@@ -79,18 +79,36 @@ impl<S: Simd> Total<S> {
     /// Of all lanes.
     #[inline(always)]
     pub(super) fn value(self, s: S) -> f32 {
+        /// Sums that do not wait for each other.
+        const CHAINS: usize = 8;
         let mut lanes = [0.0; TOTAL_VECTORS * MAX_LANES];
         // SAFETY: the array holds these vectors of any instruction set.
         unsafe { self.store(s, lanes.as_mut_ptr()) };
-        let (mut sum, mut rest) = (0.0f64, 0.0);
-        for x in lanes[..TOTAL_VECTORS * S::LANES].iter().map(|&x| f64::from(x)) {
-            let next = sum + x;
-            let added = next - sum;
-            rest += (sum - (next - added)) + (x - added);
-            sum = next;
+        let (mut sum, mut rest) = ([0.0f64; CHAINS], [0.0f64; CHAINS]);
+        for numbers in lanes.as_chunks::<CHAINS>().0 {
+            for i in 0..CHAINS {
+                let (next, lost) = exact_sum_f64(sum[i], f64::from(numbers[i]));
+                sum[i] = next;
+                rest[i] += lost;
+            }
         }
-        (sum + rest) as f32
+        for half in [4, 2, 1] {
+            for i in 0..half {
+                let (next, lost) = exact_sum_f64(sum[i], sum[i + half]);
+                sum[i] = next;
+                rest[i] += rest[i + half] + lost;
+            }
+        }
+        (sum[0] + rest[0]) as f32
     }
+}
+
+/// `a + b`, and what rounding left out.
+#[inline(always)]
+fn exact_sum_f64(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let added = sum - a;
+    (sum, (a - (sum - added)) + (b - added))
 }
 
 /// `a + b`, and what rounding left out.
