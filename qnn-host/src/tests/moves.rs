@@ -28,6 +28,12 @@ fn transpose() {
         let perm: Vec<i64> = perm.iter().map(|&a| a as i64).collect();
         Case::new("Transpose").param("perm", ints(&perm)).input(&x).yields(wanted);
     }
+    // Columns of a matrix, in whole blocks and rests, some of whose rows are parts of different threads.
+    for (heads, rows, cols) in [(1, 150, 133), (3, 64, 70), (2, 1, 300), (5, 300, 1)] {
+        let x = T::noise(&[heads, rows, cols], 3);
+        let wanted = T::of(&[heads, cols, rows], |i| x.at(&[i[0], i[2], i[1]]));
+        Case::new("Transpose").param("perm", ints(&[0, 2, 1])).input(&x).yields(wanted);
+    }
     let thin = T::noise(&[1, 1, 6, 5], 2);
     let turned = T::list(&[6, 1, 1, 5], &thin.data);
     Case::new("Transpose").param("perm", ints(&[2, 1, 0, 3])).input(&thin).yields(turned);
