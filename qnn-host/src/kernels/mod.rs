@@ -10,7 +10,8 @@
 //!   be read after the next barrier. Because outputs are [`SharedMut`], they are `unsafe`: the caller keeps that promise.
 //!   A barrier must lie between what ran before (writers of their inputs, users of `Worker::take`) and them.
 //!
-//! A matrix unit computes steps of 64 rows or more: AMX wherever it is (unless `GENIE_AMX=0`), SME of 64-bit Arm, whose speed was never
+//! A matrix unit computes steps of 64 rows or more in bf16: AMX wherever it is (unless `GENIE_AMX=0`), which has the integer products of 9 to 63
+//! rows with weights in blocks too, SME of 64-bit Arm, whose speed was never
 //! measured, with `GENIE_SME=1` only. AVX-512 with products of bf16 does so for weights of 16 bits and rows of bytes (unless `GENIE_BF16=0`).
 //!
 //! Intermediate numbers are f32. Weights, caches and masks are [`Floats`]: f32, f16 or bf16 at any alignment.

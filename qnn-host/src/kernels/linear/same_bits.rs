@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Gate, Linear, Residual, linear_on};
+use super::{Gate, Linear, MATRIX_ROWS, Residual, linear_on};
 use crate::kernels::packed::{Packed, Packing};
 use crate::kernels::testing::{encoded, isas, numbers, packed_minima, packed_numbers};
 use crate::kernels::{Float, Floats, Isa, Mat};
@@ -122,7 +122,7 @@ proptest! {
 
     #[test]
     fn rows_are_the_same_alone_and_together(
-        m in prop_oneof![2usize..9, 9usize..36], n in 1usize..80, k in 1usize..600, kind in 0..KINDS.len(), gate: bool,
+        m in prop_oneof![2usize..9, 9usize..MATRIX_ROWS], n in 1usize..80, k in 1usize..600, kind in 0..KINDS.len(), gate: bool,
         residual: bool, threads in 1usize..3, seed: u64,
     ) {
         Problem { m, n, k, kind, gate, residual, seed }.check(&pool(threads));
@@ -133,7 +133,7 @@ proptest! {
 fn every_kind_of_weights_at_every_width() {
     let pool = pool(2);
     for kind in 0..KINDS.len() {
-        for m in [2, 3, 5, 8, 9, 16, 33] {
+        for m in [2, 3, 5, 8, 9, 16, 24, 33, MATRIX_ROWS - 1] {
             Problem { m, n: 50, k: 512, kind, gate: m % 2 == 1, residual: true, seed: 3 }.check(&pool);
         }
     }

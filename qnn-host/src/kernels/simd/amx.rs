@@ -25,6 +25,9 @@ pub(crate) struct Amx(());
 /// Tiles are shaped on this thread while it lives.
 pub(crate) struct Tiles(PhantomData<*mut ()>);
 
+/// The same, of shapes for products of bytes.
+pub(crate) struct ByteTiles(Tiles);
+
 impl Amx {
     /// A short name for logs and test messages.
     pub(crate) const NAME: &str = "amx";
@@ -41,13 +44,28 @@ impl Amx {
 
     /// Shapes this thread's tiles: all of 16 rows of 64 bytes.
     pub(crate) fn tiles(self) -> Tiles {
+        self.shaped([(TILE_ROWS, 64); 8])
+    }
+
+    /// Shapes them for sums of `rows` (up to 16) rows with 16 outputs, of products along `k` (a multiple of 4, up to 64) bytes.
+    pub(crate) fn byte_tiles(self, rows: usize, k: usize) -> ByteTiles {
+        let (sums, acts, weights) = ((rows, 64), (rows, k), (k / 4, 64));
+        ByteTiles(self.shaped([sums, sums, sums, sums, acts, acts, weights, weights]))
+    }
+
+    /// Shapes tiles, each by its rows and the bytes of a row.
+    fn shaped(self, shapes: [(usize, usize); 8]) -> Tiles {
         #[repr(C, align(64))]
         struct Config([u8; 64]);
         let mut config = Config([0; 64]);
         config.0[0] = 1;
-        for tile in 0..8 {
-            config.0[16 + 2 * tile] = 64;
-            config.0[48 + tile] = TILE_ROWS as u8;
+        for (tile, (rows, bytes)) in shapes.into_iter().enumerate() {
+            assert!(
+                (1..=TILE_ROWS).contains(&rows) && (1..=64).contains(&bytes),
+                "a tile of {rows} rows of {bytes} bytes"
+            );
+            config.0[16 + 2 * tile] = bytes as u8;
+            config.0[48 + tile] = rows as u8;
         }
         // SAFETY: `self` proves that the instruction exists and is permitted; the 64 bytes are a valid shape (palette 1).
         unsafe { asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, readonly, preserves_flags)) };
@@ -177,6 +195,65 @@ impl Tiles {
                     ],
                     ["tilestored [{s0} + {stride}], tmm0"]
                 ),
+            }
+        }
+    }
+}
+
+impl ByteTiles {
+    /// Begins the sums of register set `SET` (0 or 1): products of signed bytes, the rows of activations, `stride` bytes apart, with
+    /// `[k / 4][16 outputs][4]` weights. Of two sets one can be stored while the other is computed.
+    ///
+    /// # Safety
+    /// The operands are readable.
+    #[inline(always)]
+    pub(crate) unsafe fn multiply<const SET: usize>(&self, acts: *const u8, stride: usize, weights: *const u8) {
+        macro_rules! product {
+            ($sums:literal, $acts:literal, $weights:literal) => {
+                asm!(
+                    concat!("tilezero ", $sums),
+                    concat!("tileloadd ", $acts, ", [{acts} + {stride}]"),
+                    concat!("tileloadd ", $weights, ", [{weights} + {line}]"),
+                    concat!("tdpbssd ", $sums, ", ", $acts, ", ", $weights),
+                    acts = in(reg) acts,
+                    stride = in(reg) stride,
+                    weights = in(reg) weights,
+                    line = in(reg) 64usize,
+                    options(nostack, readonly, preserves_flags),
+                )
+            };
+        }
+        // SAFETY: the caller promised the operands; tiles are shaped while `self` lives; the unit exists, as only `Amx` makes it. No compiled code
+        // uses tile registers beside these functions, so their contents stay from one to the other.
+        unsafe {
+            match SET {
+                0 => product!("tmm0", "tmm4", "tmm6"),
+                _ => product!("tmm1", "tmm5", "tmm7"),
+            }
+        }
+    }
+
+    /// Stores the sums of register set `SET`, `[rows][16]` i32.
+    ///
+    /// # Safety
+    /// The sums are writable at `to`.
+    #[inline(always)]
+    pub(crate) unsafe fn store<const SET: usize>(&self, to: *mut i32) {
+        macro_rules! store {
+            ($sums:literal) => {
+                asm!(
+                    concat!("tilestored [{to} + {line}], ", $sums),
+                    to = in(reg) to,
+                    line = in(reg) 64usize,
+                    options(nostack, preserves_flags),
+                )
+            };
+        }
+        // SAFETY: the caller promised the sums; the rest as in `multiply`.
+        unsafe {
+            match SET {
+                0 => store!("tmm0"),
+                _ => store!("tmm1"),
             }
         }
     }

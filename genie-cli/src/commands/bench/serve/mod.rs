@@ -33,7 +33,7 @@ pub struct ServeArgs {
     /// Serve a trace of many requests under several policies of the scheduler, and compare them.
     #[arg(long, conflicts_with_all = ["calibrate", "profile", "trace", "limits", "pp", "tg", "fill", "spec_accept"])]
     pub serve: bool,
-    /// The requests: short chats, documents among chats, or prompts with a long beginning in common.
+    /// The requests: short chats, documents among chats, prompts with a long beginning in common, or long prompts with short replies.
     #[arg(long, value_enum, default_value = "chat", requires = "serve", value_name = "MIX")]
     pub mix: Mix,
     /// Clients that each send the next request once their last is over.

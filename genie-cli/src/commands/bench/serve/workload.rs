@@ -14,6 +14,8 @@ pub enum Mix {
     Documents,
     /// Prompts with 1,000 tokens in common and 64 of their own, replies of 64.
     Agent,
+    /// Prompts of 500 tokens, replies of 16: with two clients and `--chunk 31` a piece of a prompt is there for each token of a reply.
+    Extract,
 }
 
 /// When a request is sent.
@@ -136,6 +138,7 @@ pub fn of_mix(mix: Mix, how: Loop, n: usize, seed: u64, context: usize) -> Vec<A
                 Mix::Documents if document => (0, shrink(1_500), shrink(64)),
                 Mix::Documents => (0, shrink(64), shrink(256)),
                 Mix::Agent => (shrink(1_000), shrink(64), shrink(64)),
+                Mix::Extract => (0, shrink(500), shrink(16)),
             };
             let (own, reply) = (vary(&mut dice, own), vary(&mut dice, reply));
             let (sending, client) = match how {
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn lengths_fit_the_context() {
-        for mix in [Mix::Chat, Mix::Documents, Mix::Agent] {
+        for mix in [Mix::Chat, Mix::Documents, Mix::Agent, Mix::Extract] {
             let trace = of_mix(mix, Loop::Closed { clients: 3 }, 12, 1, 512);
             assert!(
                 trace.iter().all(|request| request.prompt + request.reply <= 512 && request.client < 3),

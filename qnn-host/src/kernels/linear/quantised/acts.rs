@@ -3,7 +3,7 @@
 //! *Layout*: a panel of `R` rows is a record for each block of 32 columns:
 //!
 //! ```text
-//! quads  8 x R x 4 signed bytes      [quad][row][4]
+//! quads  8 x R x 4 signed bytes      [quad][row][4]; for tiles of bytes [row][32]
 //! scales R x f32
 //! starts R x i32, R x i32            -8 * sum of values, -BYTE_OFFSET * sum of values;
 //!                                    with scales for each 16: -32 * sum of values of each half
@@ -12,6 +12,8 @@
 //!
 //! Weights enter products as unsigned numbers, 4 (3 bits), 8 (4 bits), 16 (5 bits), 32 (6 bits) or, on some CPUs, 128 (8 bits) too large;
 //! the starts of the sums make up for it. Missing rows and columns are zeros.
+
+use std::ops::Range;
 
 use super::super::super::half_blocks;
 use super::super::super::simd::dot::{BLOCK, Dot};
@@ -38,6 +40,12 @@ impl Record {
     #[inline(always)]
     pub(super) fn at(panel: *const u8, rows: usize, block: usize) -> Self {
         Self { start: panel.wrapping_add(block * rows * ROW_BYTES), rows }
+    }
+
+    /// The 32 quantised values of a row, in a panel for tiles.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize) -> *const i8 {
+        self.start.wrapping_add(row * BLOCK).cast()
     }
 
     /// Four quantised values of a row.
@@ -86,23 +94,33 @@ pub(super) fn less_of_half(scale: f32, start_of_half: i32) -> f32 {
     scale * (start_of_half as f32 * ONE)
 }
 
-/// Quantises rows `row0 .. row0 + rows` into the panel at `to`, for weights with scales for each 16 or for others.
+/// The order of a panel's quantised values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// `[quad][row][4]`, for vectors.
+    Quads,
+    /// `[row][32]`, for tiles.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AMX has products of bytes here"))]
+    Rows,
+}
+
+/// Quantises blocks `blocks` of rows `row0 .. row0 + rows` into the panel at `to`, for weights with scales for each 16 (`by_halves`) or for others.
 ///
 /// # Safety
-/// `to` begins at a multiple of 4, and `len_bytes(rows, blocks)` bytes are writable there.
+/// `to` begins at a multiple of 4, and `len_bytes(rows, blocks.end)` bytes are writable there.
 #[inline(always)]
 pub(super) unsafe fn quantize<D: Dot>(
     d: D,
     job: &Job<'_>,
     row0: usize,
     rows: usize,
-    blocks: usize,
-    by_halves: bool,
+    blocks: Range<usize>,
+    (order, by_halves): (Order, bool),
     to: *mut u8,
 ) {
     let real = job.m.saturating_sub(row0).min(rows);
     // A record's lines are written one after the other.
-    for block in 0..blocks {
+    for block in blocks {
         for row in 0..rows {
             let mut numbers = [0.0f32; BLOCK];
             let mut quantised = [0i8; BLOCK];
@@ -119,8 +137,13 @@ pub(super) unsafe fn quantize<D: Dot>(
                 }
                 let (scale, sum) = d.quantize(x, quantised.as_mut_ptr());
                 let record = Record::at(to, rows, block);
-                for (quad, four) in quantised.as_chunks::<4>().0.iter().enumerate() {
-                    record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
+                match order {
+                    Order::Rows => record.row(row).cast_mut().cast::<[i8; BLOCK]>().write(quantised),
+                    Order::Quads => {
+                        for (quad, four) in quantised.as_chunks::<4>().0.iter().enumerate() {
+                            record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
+                        }
+                    }
                 }
                 record.scale(row).cast_mut().write(scale);
                 let starts = if by_halves {

@@ -8,11 +8,10 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish};
 use super::acts::{Record, len_bytes};
-use super::{AHEAD, AHEAD_OF_BYTES, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks, packed};
+use super::{
+    AHEAD, AHEAD_OF_BYTES, DIRECT_PANELS, DIRECT_ROWS, LINE, chunk_of, few_bits, half_blocks, k_blocks, packed,
+};
 use crate::pool::Worker;
-
-/// Bytes of weights of a task, about. Threads take runs of them: each change of place interrupts the stream from memory.
-const TASK_BYTES: usize = 64 << 10;
 
 /// # Safety
 /// As [`super::run`]; `acts` are up to [`DIRECT_PANELS`] panels of `rows` (a power of two) quantised rows, complete.
@@ -26,7 +25,6 @@ pub(super) unsafe fn run<D: Dot>(
     rows: usize,
     blocks: usize,
 ) {
-    let chunk_of = |weights: Packed<'_>| (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP) * GROUP;
     let tasks_of = |weights: Packed<'_>| weights.rows().div_ceil(chunk_of(weights));
     let all = job.layers.iter().filter_map(|layer| packed(layer, by_halves)).map(tasks_of).sum();
     let mut run = worker.take_run(all);

@@ -8,7 +8,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
 use super::AHEAD;
 use super::acts::Record;
-use super::tiled::OPEN_BYTES;
+use super::tiled::{Form, OPEN_BYTES};
 
 pub(super) const FIVE: u8 = 0;
 pub(super) const NONLINEAR: u8 = 1;
@@ -140,7 +140,15 @@ impl<const KIND: u8> Group<KIND> {
 /// # Safety
 /// They are readable, and what is opened writable, as [`super::tiled`] lays it out.
 #[inline(always)]
-pub(super) unsafe fn open<D: Dot>(d: D, bits: Bits, from: *const u8, count: usize, opened: *mut u8, scales: *mut f32) {
+pub(super) unsafe fn open<D: Dot>(
+    d: D,
+    form: impl Form<D>,
+    bits: Bits,
+    from: *const u8,
+    count: usize,
+    opened: *mut u8,
+    scales: *mut f32,
+) {
     let (header, bytes) = (header(bits), block_bytes(bits));
     let five = bits == Bits::Five;
     for block in 0..count {
@@ -155,8 +163,8 @@ pub(super) unsafe fn open<D: Dot>(d: D, bits: Bits, from: *const u8, count: usiz
             };
             for i in [0, 2] {
                 let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
-                d.store_opened(to.add(64 * i), open(d.low(a), i), open(d.low(b), i + 1));
-                d.store_opened(to.add(64 * (i + 4)), open(d.high(a), i + 4), open(d.high(b), i + 5));
+                form.keep(d, to.add(64 * i), open(d.low(a), i), open(d.low(b), i + 1));
+                form.keep(d, to.add(64 * (i + 4)), open(d.high(a), i + 4), open(d.high(b), i + 5));
             }
         }
     }

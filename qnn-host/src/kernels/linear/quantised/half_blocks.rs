@@ -8,7 +8,7 @@ use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
 use super::acts::{Record, less_of_half};
-use super::tiled::{LESS_AT, OPEN_BYTES};
+use super::tiled::{Form, LESS_AT, OPEN_BYTES};
 use super::{AHEAD, BLOCK};
 
 /// How often the start of sums with weights of 3 bits is in that with weights of 6.
@@ -158,6 +158,7 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
 #[inline(always)]
 pub(super) unsafe fn open<D: Dot>(
     d: D,
+    form: impl Form<D>,
     bits: Bits,
     from: *const u8,
     minima: Option<*const u8>,
@@ -182,7 +183,7 @@ pub(super) unsafe fn open<D: Dot>(
                 let lower = [d.load(from), d.load(from.add(64))];
                 for quad in (0..8).step_by(2) {
                     let open = |quad: usize| d.two(lower[quad / 4], quad as u32 % 4);
-                    d.store_opened(to.add(64 * quad), open(quad), open(quad + 1));
+                    form.keep(d, to.add(64 * quad), open(quad), open(quad + 1));
                 }
                 continue;
             }
@@ -190,7 +191,7 @@ pub(super) unsafe fn open<D: Dot>(
                 let (lower, third) = ([d.load(from), d.load(from.add(64))], d.load(from.add(THIRD_AT)));
                 for quad in (0..8).step_by(2) {
                     let open = |quad: usize| d.three(lower[quad / 4], third, quad as u32);
-                    d.store_opened(to.add(64 * quad), open(quad), open(quad + 1));
+                    form.keep(d, to.add(64 * quad), open(quad), open(quad + 1));
                 }
                 continue;
             }
@@ -200,8 +201,8 @@ pub(super) unsafe fn open<D: Dot>(
                 let (at, next) = (i as u32, i as u32 + 1);
                 let low = (d.six(d.low(a), upper[0], at), d.six(d.low(b), upper[0], next));
                 let high = (d.six(d.high(a), upper[1], at), d.six(d.high(b), upper[1], next));
-                d.store_opened(to.add(64 * i), low.0, low.1);
-                d.store_opened(to.add(64 * (i + 4)), high.0, high.1);
+                form.keep(d, to.add(64 * i), low.0, low.1);
+                form.keep(d, to.add(64 * (i + 4)), high.0, high.1);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::finish::MAX_CHUNK;
 use super::AHEAD;
 use super::acts::Record;
-use super::tiled::{LESS_AT, OPEN_BYTES};
+use super::tiled::{Form, LESS_AT, OPEN_BYTES};
 
 /// One group of weights and all rows of a panel.
 #[derive(Clone, Copy)]
@@ -165,6 +165,7 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
 #[inline(always)]
 pub(super) unsafe fn open<D: Dot>(
     d: D,
+    form: impl Form<D>,
     bits: Bits,
     from: *const u8,
     minima: Option<*const u8>,
@@ -191,8 +192,8 @@ pub(super) unsafe fn open<D: Dot>(
             };
             for i in [0, 2] {
                 let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
-                d.store_opened(to.add(64 * i), open(d.low(a), i), open(d.low(b), i + 1));
-                d.store_opened(to.add(64 * (i + 4)), open(d.high(a), i + 4), open(d.high(b), i + 5));
+                form.keep(d, to.add(64 * i), open(d.low(a), i), open(d.low(b), i + 1));
+                form.keep(d, to.add(64 * (i + 4)), open(d.high(a), i + 4), open(d.high(b), i + 5));
             }
         }
     }

@@ -8,6 +8,13 @@
 //! dequantised weights by at most `sum over blocks of (max |x| / 254 * sum |w|)`, besides f32 rounding.
 
 mod acts;
+#[cfg(target_arch = "x86_64")]
+mod byte_panel;
+#[cfg(target_arch = "x86_64")]
+mod byte_tiles;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "no_byte_tiles.rs"]
+mod byte_tiles;
 mod direct;
 mod few_bits;
 mod half_blocks;
@@ -17,10 +24,12 @@ mod register_tile;
 mod tests;
 mod tiled;
 
+use self::acts::Order;
 use super::super::half_blocks as halves;
-use super::super::isa::dot_fn;
+use super::super::isa::{Isa, dot_fn};
 use super::super::packed::{Packed, STRETCH};
-use super::super::simd::dot::{BLOCK, Dot};
+use super::super::simd::dot::{BLOCK, Dot, GROUP};
+use super::finish::MAX_CHUNK;
 use super::{Job, Linear};
 use crate::pool::Worker;
 
@@ -37,10 +46,13 @@ const AHEAD: usize = 6144;
 /// The same for weights of 8 bits, which are slower with more.
 const AHEAD_OF_BYTES: usize = 4096;
 
+/// Bytes of weights of a task that streams them from memory, about. Threads take runs of tasks: each change of place interrupts the stream.
+const TASK_BYTES: usize = 64 << 10;
+
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
-    // Panels are of at most 8 rows: of the rows at hand, or of a tile.
-    let quantised = acts::len_bytes(m.next_multiple_of(8), blocks(k, true)).div_ceil(4).next_multiple_of(LINE);
+    // Panels are of at most 8 rows: of the rows at hand, or of a tile; of bytes on a matrix unit, of 16.
+    let quantised = acts::len_bytes(m.next_multiple_of(16), blocks(k, true)).div_ceil(4).next_multiple_of(LINE);
     let copies = if is_small(m, k) { threads } else { 1 };
     LINE + copies * quantised + if m > DIRECT_ROWS { threads * tiled::THREAD_LEN } else { 0 }
 }
@@ -55,18 +67,36 @@ fn blocks(k: usize, by_halves: bool) -> usize {
     k.div_ceil(stretch) * (stretch / BLOCK)
 }
 
+/// Outputs of a task that streams weights from memory.
+#[inline(always)]
+fn chunk_of(weights: Packed<'_>) -> usize {
+    (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP) * GROUP
+}
+
 /// A layer's weights, if they are packed and have scales for each 16, or others, as asked.
 #[inline(always)]
 fn packed<'a>(layer: &Linear<'a>, by_halves: bool) -> Option<Packed<'a>> {
     layer.weights.packed().filter(|w| w.packing().by_halves() == by_halves)
 }
 
+/// Computes the layers with packed weights that have scales for each 16, or those with others.
+///
+/// # Safety
+/// As [`super::linear`], operands and scratch checked.
+pub(super) unsafe fn run(isa: Isa, worker: Worker<'_>, job: &Job<'_>, by_halves: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match byte_tiles::unit(isa, job.m) {
+            Some(unit) => byte_tiles::run(unit, worker, job, by_halves),
+            None => on_vectors(isa, worker, job, by_halves),
+        }
+    }
+}
+
 dot_fn! {
-    /// Computes the layers with packed weights that have scales for each 16, or those with others.
-    ///
     /// # Safety
-    /// As [`super::linear`], operands and scratch checked.
-    pub(super) unsafe fn run(worker: Worker<'_>, job: &Job<'_>, by_halves: bool) = body
+    /// As [`run`].
+    unsafe fn on_vectors(worker: Worker<'_>, job: &Job<'_>, by_halves: bool) = body
 }
 
 /// # Safety
@@ -89,7 +119,7 @@ unsafe fn body<D: Dot>(d: D, worker: Worker<'_>, job: &Job<'_>, by_halves: bool)
         let mut panel = if small { 0 } else { worker.take() };
         while panel < panels {
             let to = to.cast::<u8>().add(acts::len_bytes(panel * rows, blocks));
-            acts::quantize(d, job, panel * rows, rows, blocks, by_halves, to);
+            acts::quantize(d, job, panel * rows, rows, 0..blocks, (Order::Quads, by_halves), to);
             panel = if small { panel + 1 } else { worker.take() };
         }
         if !small {

@@ -33,9 +33,35 @@ const OPEN_LEN: usize = MAX_GROUPS * OPEN_BLOCKS * OPEN_BYTES / 4;
 /// Floats of opened scales.
 const SCALES_LEN: usize = MAX_GROUPS * GROUP_SCALES;
 /// Floats of products.
-const PRODUCTS_LEN: usize = BLOCK_ROWS * MAX_GROUPS * GROUP;
+pub(super) const PRODUCTS_LEN: usize = BLOCK_ROWS * MAX_GROUPS * GROUP;
+/// Where a thread's scales begin, in floats of its scratch.
+pub(super) const SCALES_AT: usize = OPEN_LEN;
+/// Where its products do.
+pub(super) const PRODUCTS_AT: usize = OPEN_LEN + SCALES_LEN;
 /// Floats of scratch of a thread.
-pub(super) const THREAD_LEN: usize = OPEN_LEN + SCALES_LEN + 2 * PRODUCTS_LEN;
+pub(super) const THREAD_LEN: usize = PRODUCTS_AT + 2 * PRODUCTS_LEN;
+
+/// How opened weights are kept.
+pub(super) trait Form<D: Dot>: Copy {
+    /// Keeps the weights of two quads that follow each other (the first at an even place), unsigned or, of 8 bits, as [`Dot::bytes`] has them.
+    /// Must be `inline(always)`.
+    ///
+    /// # Safety
+    /// 128 bytes are writable at `to`.
+    unsafe fn keep(self, d: D, to: *mut u8, first: D::Weights, second: D::Weights);
+}
+
+/// As [`Dot::products`] takes them.
+#[derive(Clone, Copy)]
+struct ForProducts;
+
+impl<D: Dot> Form<D> for ForProducts {
+    #[inline(always)]
+    unsafe fn keep(self, d: D, to: *mut u8, first: D::Weights, second: D::Weights) {
+        // SAFETY: the caller's promise.
+        unsafe { d.store_opened(to, first, second) }
+    }
+}
 
 /// # Safety
 /// As [`super::run`]; `acts` are panels of `D::TILE.0` quantised rows, complete; `own` is this thread's scratch.
@@ -86,7 +112,7 @@ unsafe fn outputs<D: Dot>(
     let s = d.float();
     let affine = Affine::of(s, layer, n0, count);
     let width = count.div_ceil(GROUP) * GROUP;
-    let main = own.wrapping_add(OPEN_LEN + SCALES_LEN);
+    let main = own.wrapping_add(PRODUCTS_AT);
     let gate = main.wrapping_add(PRODUCTS_LEN);
     for row0 in (0..job.m).step_by(BLOCK_ROWS) {
         let rows = BLOCK_ROWS.min(job.m - row0);
@@ -124,7 +150,7 @@ unsafe fn products<D: Dot>(
     open: *mut f32,
     to: *mut f32,
 ) {
-    let scales = open.wrapping_add(OPEN_LEN);
+    let scales = open.wrapping_add(SCALES_AT);
     let panels = rows.div_ceil(D::TILE.0);
     let packing = w.packing();
     let by_block = packing.scales == Scales::Block;
@@ -134,28 +160,10 @@ unsafe fn products<D: Dot>(
     for block0 in (0..blocks).step_by(OPEN_BLOCKS) {
         let count = OPEN_BLOCKS.min(blocks - block0);
         for group in 0..groups {
-            let stretch = packing.group_header() + block0 / stretch_blocks * packing.stretch_bytes();
             // SAFETY: the group has `count` (an even number) blocks from `block0` (as well) on; the opened ones fit.
             unsafe {
-                let from = w.group(group0 + group).add(stretch);
                 let opened = open.cast::<u8>().add(group * OPEN_BLOCKS * OPEN_BYTES);
-                let scales = scales.add(group * GROUP_SCALES);
-                match packing.bits {
-                    Bits::Four => open_blocks::<D, true>(d, from, count, by_block, opened, scales),
-                    Bits::Eight => open_blocks::<D, false>(d, from, count, by_block, opened, scales),
-                    bits @ (Bits::Five | Bits::Nonlinear | Bits::FloatFour) => {
-                        few_bits::open(d, bits, from, count, opened, scales)
-                    }
-                    bits => {
-                        let minima = w.minima(group0 + group);
-                        let minima = minima.map(|at| at.add(block0 / stretch_blocks * k_blocks::BLOCKS_AT));
-                        if packing.by_halves() {
-                            halves::open(d, bits, from, minima, opened, scales);
-                        } else {
-                            super::k_blocks::open(d, bits, from, minima, opened, scales);
-                        }
-                    }
-                }
+                open_group(d, ForProducts, w, group0 + group, block0, count, opened, scales.add(group * GROUP_SCALES));
             }
         }
         // The next columns' weights come from memory while these are multiplied.
@@ -207,6 +215,47 @@ unsafe fn products<D: Dot>(
     }
 }
 
+/// Opens blocks `block0 .. block0 + count` (whole stretches) of a group, with their scales and minima.
+///
+/// # Safety
+/// The group has them, and what is opened is writable.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn open_group<D: Dot>(
+    d: D,
+    form: impl Form<D>,
+    w: Packed<'_>,
+    group: usize,
+    block0: usize,
+    count: usize,
+    opened: *mut u8,
+    scales: *mut f32,
+) {
+    let packing = w.packing();
+    let stretch = block0 / (packing.stretch_cols() / BLOCK);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let from = w.group(group).add(packing.group_header() + stretch * packing.stretch_bytes());
+        match packing.bits {
+            Bits::Four => open_blocks::<D, true>(d, form, from, count, packing.scales == Scales::Block, opened, scales),
+            Bits::Eight => {
+                open_blocks::<D, false>(d, form, from, count, packing.scales == Scales::Block, opened, scales)
+            }
+            bits @ (Bits::Five | Bits::Nonlinear | Bits::FloatFour) => {
+                few_bits::open(d, form, bits, from, count, opened, scales)
+            }
+            bits => {
+                let minima = w.minima(group).map(|at| at.add(stretch * k_blocks::BLOCKS_AT));
+                if packing.by_halves() {
+                    halves::open(d, form, bits, from, minima, opened, scales);
+                } else {
+                    super::k_blocks::open(d, form, bits, from, minima, opened, scales);
+                }
+            }
+        }
+    }
+}
+
 /// Opens `count` blocks (whole stretches) at `from`.
 ///
 /// # Safety
@@ -214,6 +263,7 @@ unsafe fn products<D: Dot>(
 #[inline(always)]
 unsafe fn open_blocks<D: Dot, const FOUR: bool>(
     d: D,
+    form: impl Form<D>,
     from: *const u8,
     count: usize,
     by_block: bool,
@@ -236,10 +286,10 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
                 let (a, b) = (d.load(from), d.load(from.add(64)));
                 from = from.add(128);
                 if FOUR {
-                    d.store_opened(to.add(64 * i), d.low(a), d.low(b));
-                    d.store_opened(to.add(64 * (i + 4)), d.high(a), d.high(b));
+                    form.keep(d, to.add(64 * i), d.low(a), d.low(b));
+                    form.keep(d, to.add(64 * (i + 4)), d.high(a), d.high(b));
                 } else {
-                    d.store_opened(to.add(64 * i), d.bytes(a), d.bytes(b));
+                    form.keep(d, to.add(64 * i), d.bytes(a), d.bytes(b));
                 }
             }
         }
