@@ -108,7 +108,7 @@ pub use conversation::{
     Verified,
 };
 pub use genie_tokenizer::{Detokenizer, Tokenizer, TokenizerError};
-pub use grammar::{Grammar, GrammarError, GrammarKind, WhiteSpace};
+pub use grammar::{Grammar, GrammarError, GrammarKind, WhiteSpace, check_json_schema};
 pub use kinds::DialogKind;
 pub use kpi::{Profile, QueryKpis};
 pub use kpi_text::{Kpi, Kpis};

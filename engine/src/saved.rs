@@ -40,14 +40,11 @@ impl ModelIdentity {
 
     /// The configuration's hash, else that of the binaries.
     pub(crate) fn hash(&mut self) -> Result<ModelHash, session_store::StoreError> {
-        let mut hash = match self.hash {
+        let hash = match self.hash {
             Some(hash) => hash,
             None => *self.hash.insert(ModelHash::of_binaries(&self.ctx_bins)?),
         };
-        if self.long_factors {
-            hash.0.iter_mut().zip(b"longrope").for_each(|(byte, mark)| *byte ^= mark);
-        }
-        Ok(hash)
+        Ok(if self.long_factors { hash.with_other_rope_factors() } else { hash })
     }
 
     /// The bundle's name, for messages.

@@ -95,7 +95,8 @@ fn a_dialog_of_short_factors_is_not_restored_with_long_ones() {
     assert_eq!(same.status.code(), Some(0), "{}", text(&same.stderr));
     let long = restored(&["base/genie_config.json"]);
     assert_eq!(long.status.code(), Some(1), "{}", text(&long.stdout));
-    assert!(text(&long.stderr).contains("saved with other weights"), "{}", text(&long.stderr));
+    let said = text(&long.stderr);
+    assert!(said.contains("saved with the other factors of `longrope`") && said.contains("--context-size"), "{said}");
 }
 
 #[test]

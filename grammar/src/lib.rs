@@ -55,6 +55,7 @@ mod white_space;
 
 pub use constraint::{Allowed, Constraint, Progress};
 pub use error::GrammarError;
+pub use json_schema::check_json_schema;
 pub use kind::GrammarKind;
 pub use source::Grammar;
 pub use vocabulary::Vocabulary;

@@ -309,6 +309,8 @@ pub enum Hint {
     RemoveSnapshot(PathBuf),
     /// The session belongs to another bundle: this one, if its name is known.
     RestoreWithBundle(String),
+    /// The session needs the context size that it was saved with.
+    RestoreWithContextSize,
     /// The bundle's files are damaged, or not its own.
     CopyBundleAgain,
     /// The KV cache does not fit into memory.
@@ -514,6 +516,7 @@ fn saved_hint(error: &DialogError) -> Option<Hint> {
     match error {
         StoreError::Snapshot { path, genie_is_whole: true, .. } => Some(Hint::RemoveSnapshot(path.clone())),
         StoreError::OtherModel { bundle, .. } => Some(Hint::RestoreWithBundle(bundle.clone())),
+        StoreError::OtherRopeFactors => Some(Hint::RestoreWithContextSize),
         _ => None,
     }
 }
@@ -596,6 +599,9 @@ impl fmt::Display for Hint {
             }
             Self::RestoreWithBundle(name) => {
                 write!(f, "restore with bundle `{}`, or start a new session", name.escape_debug())
+            }
+            Self::RestoreWithContextSize => {
+                f.write_str("restore with the context size that it was saved with (`--context-size`), or start a new session")
             }
             Self::CopyBundleAgain => f.write_str("copy the bundle again, or compile it again; then check the disk"),
             Self::SmallerContext => f.write_str("use a bundle with a smaller context length, or free memory"),

@@ -100,7 +100,7 @@ pub use dialog::sampler;
 pub use dialog::{
     DialogError, Grammar, GrammarError, GrammarKind, HarmonyMessage, QueryKpis, Reply, RestoreNote, RestoreReport,
     SamplerCallback, SamplerSettings, SaveFormat, SaveReport, SentenceCode, StopCallback, StopReason, StreamReply,
-    WhiteSpace,
+    WhiteSpace, check_json_schema,
 };
 pub use encoder::{Encoder, TextEmbedding};
 pub use engine::{

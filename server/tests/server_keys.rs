@@ -29,7 +29,7 @@ fn wrong() -> BTreeMap<&'static str, Value> {
     let flag = "ignore_eos stream echo parallel_tool_calls timings_per_token add_generation_prompt background";
     let text = "suffix reasoning_format reasoning_effort grammar previous_response_id instructions";
     let list = "stop_sequences samplers dry_sequence_breakers messages tools";
-    let object = "stream_options chat_template_kwargs response_format text";
+    let object = "stream_options chat_template_kwargs response_format text reasoning";
     // What takes texts and more.
     let other = "stop logit_bias prompt input system tool_choice json_schema conversation";
     let all = [

@@ -167,6 +167,29 @@ fn what_cannot_act_is_refused_by_name() {
     server.ok("/completion", &fine);
 }
 
+/// What would end the process by its stack, take all memory, or minutes, is a bad request.
+#[test]
+fn what_a_request_may_have_compiled_is_bounded() {
+    let server = plain();
+    let properties: serde_json::Map<String, Value> = (0..6_000).map(|i| (format!("p{i}"), json!({}))).collect();
+    let schema = json!({"type": "object", "minProperties": 1, "properties": properties});
+    let long = format!("root ::= {}", "[a] ".repeat(100_000));
+    let cases = [
+        (json!({"grammar": format!("root ::= [a]{}", "+".repeat(50_000))}), "operators behind an element"),
+        (json!({"grammar": long}), "at most 262144 bytes"),
+        (json!({"json_schema": schema}), "found 6000"),
+        (json!({"dry_multiplier": 1, "dry_sequence_breakers": ["e".repeat(1_000_000)]}), "at most 64 texts"),
+    ];
+    for (more, words) in cases {
+        let mut body = json!({"prompt": "x", "max_tokens": 1});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, reply) = server.post("/v1/completions", &body);
+        let said = reply["error"]["message"].as_str().unwrap();
+        assert!(status == 400 && said.contains(words), "{status}: {said}");
+    }
+    server.ok("/completion", &json!({"prompt": "x", "max_tokens": 1}));
+}
+
 /// DRY and mirostat of one request change its reply, and no other's.
 #[test]
 fn stages_of_a_request_act() {

@@ -57,6 +57,11 @@ pub enum StoreError {
         /// The bundle that they were made with, if the snapshot names it.
         bundle: String,
     },
+    /// Rows of this model whose keys the other factors of `longrope` turned.
+    #[error(
+        "saved with the other factors of `longrope`: its context and this one are on two sides of `original-max-position-embeddings`"
+    )]
+    OtherRopeFactors,
     /// Rows that other LoRA adapters had a part in.
     #[error("saved with {}, but {}", with_adapters(found), applied(expected))]
     OtherAdapters {

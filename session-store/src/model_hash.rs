@@ -18,6 +18,13 @@ const SAMPLE_BYTES: u64 = 16 << 10;
 pub struct ModelHash(pub [u8; 32]);
 
 impl ModelHash {
+    /// The same model with keys that the long factors of `longrope` turned, or from there back: rows of the one are no use to the other.
+    #[must_use]
+    pub fn with_other_rope_factors(mut self) -> Self {
+        self.0.iter_mut().zip(b"longrope").for_each(|(byte, mark)| *byte ^= mark);
+        self
+    }
+
     /// A hash of context binaries: their lengths and samples of their bytes, in order.
     ///
     /// # Errors

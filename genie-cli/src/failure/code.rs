@@ -318,7 +318,9 @@ fn of_plan(error: &PlanError) -> Option<&'static str> {
 
 fn of_store(error: &StoreError) -> Option<&'static str> {
     match error {
-        StoreError::OtherModel { .. } | StoreError::OtherAdapters { .. } => Some("other-model"),
+        StoreError::OtherModel { .. } | StoreError::OtherRopeFactors | StoreError::OtherAdapters { .. } => {
+            Some("other-model")
+        }
         StoreError::File(error) => of_file(error),
         StoreError::Io { .. } => None,
         StoreError::Locked { .. } => Some("io"),

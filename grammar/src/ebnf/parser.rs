@@ -8,6 +8,10 @@ use crate::{GrammarError, GrammarKind};
 
 /// Deepest groups within each other.
 const DEEPEST: usize = 200;
+/// Most operators behind one element: each is a level that recursion follows, as a group is.
+const MOST_OPERATORS: usize = 4;
+/// Most groups and operators in all: each may become a rule of its own, which the parser follows by recursion.
+const MOST_PARTS: usize = 30_000;
 /// Most rules.
 const MOST_RULES: usize = 10_000;
 const ROOT: &str = "root";
@@ -21,11 +25,14 @@ struct Parser<'t> {
     /// Where each rule was named first.
     named: Vec<Place>,
     depth: usize,
+    /// Groups and operators.
+    n_parts: usize,
 }
 
 pub(super) fn parse(text: &str) -> Result<Rules, GrammarError> {
     let reader = Reader::new(text.strip_prefix('\u{feff}').unwrap_or(text));
-    let mut parser = Parser { reader, names: vec![], numbers: HashMap::new(), bodies: vec![], named: vec![], depth: 0 };
+    let mut parser =
+        Parser { reader, names: vec![], numbers: HashMap::new(), bodies: vec![], named: vec![], depth: 0, n_parts: 0 };
     let begin = parser.reader.place();
     parser.reader.skip_space();
     while parser.reader.peek().is_some() {
@@ -128,21 +135,33 @@ impl Parser<'_> {
 
     fn repeated(&mut self) -> Result<Node, GrammarError> {
         let mut node = self.element()?;
-        loop {
+        for n_operators in 0.. {
+            let place = self.reader.place();
             let (min, max) = match self.reader.peek() {
-                Some('*') => (0, None),
-                Some('+') => (1, None),
-                Some('?') => (0, Some(1)),
-                Some('{') => {
-                    let (min, max) = self.bounds()?;
-                    node = Node::Repeat { of: Box::new(node), min, max };
-                    continue;
+                Some('{') => self.bounds()?,
+                Some(sign @ ('*' | '+' | '?')) => {
+                    self.reader.next();
+                    (u32::from(sign == '+'), (sign == '?').then_some(1))
                 }
-                _ => return Ok(node),
+                _ => break,
             };
-            self.reader.next();
+            if n_operators >= MOST_OPERATORS {
+                return Err(place.malformed(format!("expected at most {MOST_OPERATORS} operators behind an element")));
+            }
+            self.count()?;
             node = Node::Repeat { of: Box::new(node), min, max };
         }
+        Ok(node)
+    }
+
+    /// Counts a group or an operator.
+    fn count(&mut self) -> Result<(), GrammarError> {
+        self.n_parts += 1;
+        if self.n_parts > MOST_PARTS {
+            let message = format!("it has more than {MOST_PARTS} groups and repetitions");
+            return Err(GrammarError::Unusable { kind: GrammarKind::Ebnf, message });
+        }
+        Ok(())
     }
 
     /// `{n}`, `{n,}` or `{n,m}`.
@@ -195,6 +214,7 @@ impl Parser<'_> {
         if self.depth > DEEPEST {
             return Err(place.malformed(format!("expected at most {DEEPEST} groups within each other")));
         }
+        self.count()?;
         let node = self.choice()?;
         self.depth -= 1;
         let at = self.reader.place();

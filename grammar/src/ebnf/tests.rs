@@ -67,3 +67,22 @@ fn deep_groups_are_refused_before_the_stack_ends() {
     let deep = format!("root ::= {}\"a\"{}", "(".repeat(100_000), ")".repeat(100_000));
     assert!(matches!(to_lark(&deep), Err(GrammarError::Malformed { column: 210, .. })));
 }
+
+#[test]
+fn many_operators_are_refused_before_the_stack_ends() {
+    assert!(to_lark("root ::= [a]+?{2}*").is_ok());
+    for operators in ["+".repeat(5), "?".repeat(100_000), "{2}".repeat(100_000)] {
+        let found = to_lark(&format!("root ::= [a]{operators}"));
+        assert!(matches!(found, Err(GrammarError::Malformed { line: 1, .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn groups_of_rules_that_name_each_other_are_bounded_in_all() {
+    let rules = |n: usize| {
+        let rule = |i: usize| format!("r{i} ::= {}r{}{}\n", "(".repeat(200), i - 1, " [a])".repeat(200));
+        (1..=n).map(rule).fold(String::from("r0 ::= [b]\n"), |all, rule| all + &rule) + &format!("root ::= r{n}\n")
+    };
+    assert!(to_lark(&rules(100)).is_ok());
+    assert!(matches!(to_lark(&rules(600)), Err(GrammarError::Unusable { .. })));
+}

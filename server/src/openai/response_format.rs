@@ -71,9 +71,19 @@ fn of_schema(at: &str, schema: &Value) -> Result<Grammar, ApiError> {
     }
 }
 
+/// Most bytes of a grammar or schema: what is found out about its rules may take a pass over all of them for each.
+const LONGEST: usize = 256 << 10;
+
 fn read(at: &str, kind: GrammarKind, text: &str) -> Result<Grammar, ApiError> {
-    // A reply that is for a program needs no white space, and a model that is unsure writes a lot of it.
-    let grammar = Grammar::new(kind, text).and_then(|grammar| grammar.with_white_space(WhiteSpace::None));
+    if text.len() > LONGEST {
+        let message = format!("`{at}`: expected at most {LONGEST} bytes, found {}", text.len());
+        return Err(ApiError::invalid(at, message));
+    }
+    let mut grammar = Grammar::new(kind, text);
+    if kind == GrammarKind::JsonSchema {
+        // A reply that is for a program needs no white space, and a model that is unsure writes a lot of it.
+        grammar = grammar.and_then(|grammar| grammar.with_white_space(WhiteSpace::None));
+    }
     grammar.map_err(|error| ApiError::invalid(at, format!("`{at}`: {}", with_causes(&error))))
 }
 

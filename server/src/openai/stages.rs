@@ -5,6 +5,10 @@ use open_genie::sampler::{Chain, Mirostat, MirostatVersion, Stage};
 use crate::error::ApiError;
 use crate::schema::keys;
 
+/// Most texts that break a repetition, and most characters of one: each is looked for in the whole vocabulary.
+const MOST_BREAKERS: usize = 64;
+const LONGEST_BREAKER: usize = 40;
+
 keys! {
     /// What a request says; what it leaves out is as in the bundle's config.
     pub(crate) struct Stages {
@@ -71,6 +75,12 @@ impl Stages {
             };
         }
         if let Some(breakers) = &self.dry_sequence_breakers {
+            if breakers.len() > MOST_BREAKERS || breakers.iter().any(|text| text.chars().count() > LONGEST_BREAKER) {
+                let message = format!(
+                    "`dry_sequence_breakers`: expected at most {MOST_BREAKERS} texts of at most {LONGEST_BREAKER} characters"
+                );
+                return Err(ApiError::invalid("dry_sequence_breakers", message));
+            }
             chain.dry.breakers.clone_from(breakers);
         }
         set(&mut chain.xtc.probability, self.xtc_probability);

@@ -50,7 +50,6 @@ impl Shape {
             "model": self.model,
             "output": output,
             "previous_response_id": null,
-            "reasoning": {"effort": null, "summary": null},
             "store": false,
             "usage": usage,
         });

@@ -20,6 +20,8 @@ keys! {
         tool_choice: Option<Value>,
         parallel_tool_calls: Option<bool>,
         text: Option<Value>,
+        /// Its `effort` reaches the template.
+        reasoning: Option<Value>,
         stream: Option<bool>,
         background: Option<bool>,
         previous_response_id: Option<String>,
@@ -38,11 +40,12 @@ pub(crate) struct ResponsesRequest {
 }
 
 /// Keys that a response repeats, with what they are where the request says nothing.
-const ECHO: [(&str, &str); 10] = [
+const ECHO: [(&str, &str); 11] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),
     ("metadata", "{}"),
     ("parallel_tool_calls", "true"),
+    ("reasoning", r#"{"effort": null, "summary": null}"#),
     ("temperature", "null"),
     ("text", r#"{"format": {"type": "text"}}"#),
     ("tool_choice", "\"auto\""),
@@ -79,6 +82,16 @@ impl ResponsesRequest {
         if fields.text.as_ref().is_some_and(|text| !text.is_null() && !text.is_object()) {
             return Err(ApiError::invalid("text", "`text`: expected an object"));
         }
+        let mut variables = Map::new();
+        match &fields.reasoning {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(reasoning)) => match reasoning.get("effort") {
+                None | Some(Value::Null) => {}
+                Some(effort @ Value::String(_)) => _ = variables.insert("reasoning_effort".into(), effort.clone()),
+                Some(_) => return Err(ApiError::invalid("reasoning", "`reasoning.effort`: expected a text")),
+            },
+            Some(_) => return Err(ApiError::invalid("reasoning", "`reasoning`: expected an object")),
+        }
         match fields.input {
             Some(Value::String(text)) => messages.push(json!({"role": "user", "content": text})),
             Some(Value::Array(items)) => {
@@ -98,7 +111,7 @@ impl ResponsesRequest {
             messages,
             tools,
             choice: ToolChoice::of_openai(fields.tool_choice.as_ref())?,
-            variables: Map::new(),
+            variables,
             settings: sampling.settings(state)?,
             grammar: format.map_or(Ok(None), response_format::of_format)?,
             keep_reasoning: false,

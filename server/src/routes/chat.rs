@@ -94,7 +94,7 @@ async fn write(
     chunks: &Chunks,
 ) -> Result<(), StreamEnd> {
     let mut parsers: Vec<ReplyParser> = (0..request.n).map(|_| request.parser()).collect();
-    let mut has_calls = vec![false; request.n];
+    let (mut has_calls, mut n_tokens) = (vec![false; request.n], vec![0; request.n]);
     let mut usage = Usage { n_prompt: request.chat.prompt.len(), ..Usage::default() };
     for index in 0..request.n {
         out.data(&chunks.first(index)).await?;
@@ -103,6 +103,7 @@ async fn write(
         let mut likely = Vec::new();
         let (deltas, finished) = match event {
             JobEvent::Piece(piece) => {
+                n_tokens[index] += piece.tokens.len();
                 likely.extend(logprobs::of_chat(model, &piece.logprobs));
                 (parsers[index].push(&piece.text), None)
             }
@@ -114,7 +115,7 @@ async fn write(
             has_calls[index] |= matches!(delta, crate::reply::Delta::Call { .. });
             let mut chunk = chunks.piece(index, delta);
             if request.timings_per_token {
-                chunk["timings"] = timings(usage.n_prompt, 0, &jobs.times[index]);
+                chunk["timings"] = timings(usage.n_prompt, n_tokens[index], &jobs.times[index]);
             }
             if !likely.is_empty() {
                 chunk["choices"][0]["logprobs"] = json!({"content": std::mem::take(&mut likely), "refusal": null});

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use open_genie::serving::Request;
+use open_genie::serving::{Finished, Request};
 use serde_json::{Value, json};
 
 use crate::body;
@@ -40,6 +40,8 @@ struct CompletionShape {
     /// Log probabilities are wanted.
     logprobs: bool,
     echo: Vec<String>,
+    /// Choices of each prompt.
+    n: usize,
     include_usage: bool,
     n_prompt: usize,
     id: String,
@@ -89,6 +91,7 @@ fn read(state: &State, body: &Value) -> Result<(CompletionShape, Vec<Request>), 
         stream: fields.stream.unwrap_or(false),
         logprobs: settings.logprobs.is_some(),
         echo: vec![String::new(); prompts.len() * n],
+        n,
         include_usage: fields.stream_options.is_some_and(|options| options.include_usage()),
         n_prompt: prompts.iter().map(Vec::len).sum(),
         id: ids::new("cmpl-"),
@@ -109,6 +112,14 @@ fn read(state: &State, body: &Value) -> Result<(CompletionShape, Vec<Request>), 
 }
 
 impl CompletionShape {
+    /// Adds choice `index`. `cached` has the tokens of each prompt that were in the cache: their sum, as that of the prompts, counts.
+    fn add(&self, usage: &mut Usage, cached: &mut [usize], index: usize, finished: &Finished) {
+        usage.add(finished);
+        let of_prompt = &mut cached[index / self.n];
+        *of_prompt = finished.n_shared.max(*of_prompt);
+        usage.n_cached = cached.iter().sum();
+    }
+
     fn object(&self, choices: Value) -> Value {
         json!({
             "id": self.id,
@@ -129,13 +140,14 @@ async fn whole(model: &ServedModel, mut jobs: Jobs, shape: CompletionShape) -> R
     let mut likely = CompletionLogprobs::of_choices(model, shape.echo.len());
     let mut done = vec![Value::Null; shape.echo.len()];
     let mut usage = Usage { n_prompt: shape.n_prompt, ..Usage::default() };
+    let mut cached = vec![0; shape.echo.len() / shape.n];
     let mut times = Value::Null;
     while let Some((index, event)) = jobs.next().await? {
         match event {
             JobEvent::Done(finished) => {
-                usage.add(&finished);
+                shape.add(&mut usage, &mut cached, index, &finished);
                 if index == 0 {
-                    times = timings(usage.n_prompt, finished.reply.kpis.n_drawn, &jobs.times[0]);
+                    times = timings(finished.n_prompt, finished.reply.kpis.n_drawn, &jobs.times[0]);
                 }
                 let text = format!("{}{}", shape.echo[index], finished.reply.text);
                 let finish = finish_reason(&finished.reply.stop, false);
@@ -160,6 +172,7 @@ async fn write(
 ) -> Result<(), StreamEnd> {
     let mut likely = CompletionLogprobs::of_choices(model, shape.echo.len());
     let mut usage = Usage { n_prompt: shape.n_prompt, ..Usage::default() };
+    let mut cached = vec![0; shape.echo.len() / shape.n];
     for (index, echo) in shape.echo.iter().enumerate().filter(|(_, echo)| !echo.is_empty()) {
         out.data(&shape.object(json!([choice(index, echo, Value::Null, None)]))).await?;
     }
@@ -171,7 +184,7 @@ async fn write(
                 out.data(&shape.object(json!([choice(index, &piece.text, likely, None)]))).await?;
             }
             JobEvent::Done(finished) => {
-                usage.add(&finished);
+                shape.add(&mut usage, &mut cached, index, &finished);
                 let finish = finish_reason(&finished.reply.stop, false);
                 out.data(&shape.object(json!([choice(index, "", Value::Null, Some(finish))]))).await?;
             }

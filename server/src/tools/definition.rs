@@ -1,6 +1,6 @@
 //! Tools as requests define them, in OpenAI's and Anthropic's forms.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 
@@ -25,6 +25,8 @@ pub(crate) enum ToolChoice {
     Required,
     /// This one.
     Named(String),
+    /// As the model likes, or one, but of these alone.
+    Among { names: Vec<String>, must_call: bool },
 }
 
 impl Tool {
@@ -86,7 +88,7 @@ impl ToolChoice {
                 Some("auto") => Ok(Self::Auto),
                 Some("none") => Ok(Self::None),
                 Some("any" | "required") => Ok(Self::Required),
-                Some("allowed_tools") => Ok(Self::Auto),
+                Some("allowed_tools") => Self::among(object).ok_or_else(bad),
                 _ => {
                     let function = object.get("function").and_then(|function| function.get("name"));
                     let name = function.or_else(|| object.get("name")).and_then(Value::as_str);
@@ -94,6 +96,21 @@ impl ToolChoice {
                 }
             },
             Some(_) => Err(bad()),
+        }
+    }
+
+    /// Of `allowed_tools`, which `/v1/chat/completions` has one level deeper than `/v1/responses`.
+    fn among(object: &Map<String, Value>) -> Option<Self> {
+        let inner = object.get("allowed_tools").and_then(Value::as_object).unwrap_or(object);
+        let name = |tool: &Value| {
+            let name = tool.pointer("/function/name").or_else(|| tool.get("name"));
+            name.and_then(Value::as_str).map(str::to_owned)
+        };
+        let names = inner.get("tools")?.as_array()?.iter().map(name).collect::<Option<_>>()?;
+        match inner.get("mode").and_then(Value::as_str) {
+            None | Some("auto") => Some(Self::Among { names, must_call: false }),
+            Some("required") => Some(Self::Among { names, must_call: true }),
+            Some(_) => None,
         }
     }
 
@@ -106,6 +123,19 @@ impl ToolChoice {
                 Err(ApiError::invalid("tool_choice", "`tool_choice` asks for a call, but there are no tools"))
             }
             Self::Required => Ok((tools, true)),
+            Self::Among { names, must_call } => {
+                if let Some(name) = names.iter().find(|name| tools.iter().all(|tool| tool.name != **name)) {
+                    return Err(ApiError::invalid(
+                        "tool_choice",
+                        format!("`tool_choice` names `{name}`, which is no tool"),
+                    ));
+                }
+                let among: Vec<Tool> = tools.into_iter().filter(|tool| names.contains(&tool.name)).collect();
+                match *must_call && among.is_empty() {
+                    false => Ok((among, *must_call)),
+                    true => Err(ApiError::invalid("tool_choice", "`tool_choice` asks for a call, but allows no tools")),
+                }
+            }
             Self::Named(name) => {
                 let named: Vec<Tool> = tools.into_iter().filter(|tool| tool.name == *name).collect();
                 match named.is_empty() {
@@ -115,6 +145,36 @@ impl ToolChoice {
                     }
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allowed_tools_are_all_that_a_reply_is_offered() {
+        let tools = || {
+            let tool = |name: &str| Tool { name: name.into(), description: None, parameters: json!({}) };
+            vec![tool("a"), tool("b")]
+        };
+        let nested = |mode: &str, name: &str| {
+            let tool = json!({"type": "function", "function": {"name": name}});
+            json!({"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [tool]}})
+        };
+        let flat = json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "b"}]});
+        for (choice, expected, must_call) in
+            [(nested("required", "a"), "a", true), (nested("auto", "a"), "a", false), (flat, "b", false)]
+        {
+            let (left, called) = ToolChoice::of_openai(Some(&choice)).unwrap().apply(tools()).unwrap();
+            assert_eq!((left.len(), left[0].name.as_str(), called), (1, expected, must_call), "{choice}");
+        }
+        assert!(ToolChoice::of_openai(Some(&nested("auto", "c"))).unwrap().apply(tools()).is_err());
+        for bad in
+            [nested("always", "a"), json!({"type": "allowed_tools"}), json!({"type": "allowed_tools", "tools": [3]})]
+        {
+            assert!(ToolChoice::of_openai(Some(&bad)).is_err(), "{bad}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The formats of calls: which one a template uses, and what they have in common.
 
-use open_genie::{Grammar, GrammarKind, WhiteSpace};
+use open_genie::{Grammar, GrammarKind, WhiteSpace, check_json_schema};
 use serde_json::{Value, json};
 
 use super::{Tool, generic, hermes, llama3, mistral, schema};
@@ -55,6 +55,7 @@ impl ToolFormat {
     pub(crate) fn forced(self, tools: &[Tool]) -> Result<Grammar, ApiError> {
         let arguments = if self == Self::Llama3 { "parameters" } else { "arguments" };
         let call = schema::any_call(tools, arguments);
+        check_json_schema(&call).map_err(|error| ApiError::invalid("tools", with_causes(&error)))?;
         let (kind, text) = match self {
             Self::Hermes => (GrammarKind::Lark, hermes::grammar(&call)),
             Self::Mistral => {

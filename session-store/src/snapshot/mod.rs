@@ -112,10 +112,13 @@ impl Snapshot {
     /// Refuses rows of another model.
     ///
     /// # Errors
-    /// [`StoreError::OtherModel`].
+    /// [`StoreError::OtherModel`], [`StoreError::OtherRopeFactors`].
     pub fn check_model(&self, model: ModelHash) -> Result<(), StoreError> {
         if self.model == model {
             return Ok(());
+        }
+        if self.model == model.with_other_rope_factors() {
+            return Err(StoreError::OtherRopeFactors);
         }
         Err(StoreError::OtherModel { expected: model, found: self.model, bundle: self.bundle.clone() })
     }

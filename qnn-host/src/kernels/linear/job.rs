@@ -3,7 +3,8 @@
 use super::super::rows::RowElem;
 use super::super::{Float, Floats, Mat, SharedMut};
 
-/// Fewest rows of a step that a matrix unit computes: decoding, drafts and batches stay below.
+/// Fewest rows of a step that a matrix unit computes in bf16: decoding, drafts and batches stay below. Products of bytes on tiles, which are exact,
+/// begin earlier.
 pub(in super::super) const MATRIX_ROWS: usize = 64;
 
 /// One linear layer of a call. `out` is `[m, n]`.

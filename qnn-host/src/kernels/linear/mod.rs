@@ -100,6 +100,7 @@ pub unsafe fn linear(
 fn check(layer: &Linear<'_>, m: usize, k: usize) {
     let n = layer.weights.rows();
     let fits = |w: &Mat<'_>, b: &Option<Floats<'_>>| {
+        assert!(k > 0 || w.packed().is_none(), "packed weights have columns");
         assert_eq!((w.rows(), w.cols()), (n, k), "weights of a call share their columns, a gate also its rows");
         assert!(b.is_none_or(|b| b.len() == n), "a bias has a number for each output");
     };

@@ -140,3 +140,23 @@ fn every_kind_of_weights_at_every_width() {
     let packed = KINDS.iter().filter(|kind| matches!(kind, Kind::Packed(_))).count();
     assert_eq!(packed + 2, Packing::ALL.len(), "all kinds are tried; minima are no weights");
 }
+
+#[test]
+fn numbers_too_small_to_have_an_inverse() {
+    let (pool, n, k) = (pool(2), 20, 320);
+    for (kind, packing) in KINDS.iter().enumerate().filter_map(|(i, kind)| match kind {
+        Kind::Packed(packing) => Some((i, packing)),
+        _ => None,
+    }) {
+        let problem = Problem { m: 16, n, k, kind, gate: false, residual: false, seed: 5 };
+        let weights = Weights::new(KINDS[kind], n, k, 1);
+        let x: Vec<f32> = numbers(16 * k, 2).iter().map(|x| x * 1e-38).collect();
+        for isa in isas() {
+            let together = problem.run(isa, &pool, [&weights, &weights], &x, &[]);
+            for (row, x) in x.chunks_exact(k).enumerate() {
+                let alone = problem.run(isa, &pool, [&weights, &weights], x, &[]);
+                assert_eq!(together[row * n..][..n], alone, "row {row}, {packing:?} on {}", isa.name());
+            }
+        }
+    }
+}

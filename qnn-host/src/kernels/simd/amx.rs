@@ -2,10 +2,11 @@
 //!
 //! There are eight tile registers, each of 16 rows of 64 bytes. `tmm0..3` hold sums (f32), `tmm4` and `tmm5` rows of activations
 //! (`[16][32]` bf16), `tmm6` and `tmm7` weights (`[16 pairs of k][16 outputs][2]` bf16). Products are added in f32, in the order of
-//! `k`; subnormal numbers count as 0.
+//! `k`; subnormal numbers count as 0. For products of bytes two sets of registers hold sums (i32), activations and weights: `tmm0`, `4`, `6` and `tmm1`,
+//! `5`, `7` ([`ByteTiles`]).
 //!
-//! The kernel must permit a process to use tiles, once ([`Amx::detect`]). Their shape is a thread's state: [`Amx::tiles`] sets it
-//! and its guard releases it, so that threads that do not multiply have no large state to switch.
+//! The kernel must permit a process to use tiles, once ([`Amx::detect`]). Their shape is a thread's state: [`Amx::tiles`] or
+//! [`Amx::byte_tiles`] sets it and the guard releases it, so that threads that do not multiply have no large state to switch.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -209,7 +210,7 @@ impl ByteTiles {
     #[inline(always)]
     pub(crate) unsafe fn multiply<const SET: usize>(&self, acts: *const u8, stride: usize, weights: *const u8) {
         macro_rules! product {
-            ($sums:literal, $acts:literal, $weights:literal) => {
+            ($sums:tt, $acts:tt, $weights:tt) => {
                 asm!(
                     concat!("tilezero ", $sums),
                     concat!("tileloadd ", $acts, ", [{acts} + {stride}]"),
@@ -219,6 +220,9 @@ impl ByteTiles {
                     stride = in(reg) stride,
                     weights = in(reg) weights,
                     line = in(reg) 64usize,
+                    out($sums) _,
+                    out($acts) _,
+                    out($weights) _,
                     options(nostack, readonly, preserves_flags),
                 )
             };

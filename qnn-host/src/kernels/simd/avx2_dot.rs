@@ -261,7 +261,9 @@ macro_rules! impl_dot {
                     let bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
                     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
                     _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(bytes, order));
-                    let sum = _mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3]));
+                    // Of the bytes as they are kept, also where numbers are too small to have an inverse, or none at all.
+                    let pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+                    let sum = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
                     let half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
                     let pair = _mm_add_epi32(half, _mm_shuffle_epi32::<0b01_00_11_10>(half));
                     (scale, _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<0b10_11_00_01>(pair))))

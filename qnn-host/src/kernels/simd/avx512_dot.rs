@@ -269,11 +269,12 @@ impl Dot for Vnni512 {
             let largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
             let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
             let inverse = _mm512_set1_ps(inverse);
-            let a = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
-            let b = _mm512_cvtps_epi32(_mm512_mul_ps(b, inverse));
-            _mm_storeu_si128(to.cast(), _mm512_cvtsepi32_epi8(a));
-            _mm_storeu_si128(to.add(16).cast(), _mm512_cvtsepi32_epi8(b));
-            (scale, _mm512_reduce_add_epi32(_mm512_add_epi32(a, b)))
+            let a = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, inverse)));
+            let b = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, inverse)));
+            _mm_storeu_si128(to.cast(), a);
+            _mm_storeu_si128(to.add(16).cast(), b);
+            // Of the bytes as they are kept, also where numbers are too small to have an inverse, or none at all.
+            (scale, _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_cvtepi8_epi32(a), _mm512_cvtepi8_epi32(b))))
         }
     }
 }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Weights enter products as unsigned numbers, 4 (3 bits), 8 (4 bits), 16 (5 bits), 32 (6 bits) or, on some CPUs, 128 (8 bits) too large;
-//! the starts of the sums make up for it. Missing rows and columns are zeros.
+//! the starts of the sums make up for it. On tiles they are signed, and starts say no more than what minima of halves are multiplied with. Missing rows and columns are zeros.
 
 use std::ops::Range;
 
@@ -107,7 +107,7 @@ pub(super) enum Order {
 /// Quantises blocks `blocks` of rows `row0 .. row0 + rows` into the panel at `to`, for weights with scales for each 16 (`by_halves`) or for others.
 ///
 /// # Safety
-/// `to` begins at a multiple of 4, and `len_bytes(rows, blocks.end)` bytes are writable there.
+/// `to` begins at a multiple of 4; the records of `blocks` are writable there, and no other thread uses them.
 #[inline(always)]
 pub(super) unsafe fn quantize<D: Dot>(
     d: D,

@@ -33,7 +33,7 @@ const ROWS: usize = DIRECT_ROWS + 1;
 const PANEL_ROWS: usize = 16;
 /// Blocks of a panel that a thread quantises at a time: a panel may be all there is.
 const QUANTISED_BLOCKS: usize = 16;
-/// Tasks of a layer for each thread, at least.
+/// Tasks of a layer for each thread, about, where it has groups enough.
 const TASKS: usize = 4;
 
 // The room that `tiled` leaves is enough.
@@ -189,7 +189,7 @@ unsafe fn products<const R: usize>(
     };
     let open_at = |i: usize| {
         let ((group, block0), (opened, scales)) = (place(i), room(i));
-        // SAFETY: the group has these (an even number of) blocks from `block0` (as well) on; two opened ones fit.
+        // SAFETY: the group has these blocks, an even number; `block0` begins a stretch; two opened groups of `OPEN_BLOCKS` fit.
         unsafe { tiled::open_group(d, form, w, group, block0, count_at(block0), opened, scales) }
     };
     open_at(0);
@@ -197,7 +197,7 @@ unsafe fn products<const R: usize>(
         let ((group, block0), (opened, scales)) = (place(i), room(i));
         // The same group's next columns, or the first ones of the next task's.
         let next = if block0 + OPEN_BLOCKS < blocks { (group, block0 + OPEN_BLOCKS) } else { (group + groups, 0) };
-        let lines = count_at(next.1) / stretch_blocks * packing.stretch_bytes() / 64;
+        let lines = count_at(next.1).div_ceil(stretch_blocks) * packing.stretch_bytes() / 64;
         let ask = packing.group_header() + next.1 / stretch_blocks * packing.stretch_bytes();
         let ask = w.group(0).wrapping_add(next.0 * w.group_bytes() + ask);
         for panel in 0..panels {

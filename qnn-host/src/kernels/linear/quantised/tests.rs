@@ -134,7 +134,7 @@ impl Problem {
     }
 }
 
-/// Units whose products of `m` rows are exact: a matrix unit's are up to [`MATRIX_ROWS`].
+/// Units whose products of `m` rows are exact: a matrix unit's are below [`MATRIX_ROWS`].
 fn exact(m: usize) -> impl Iterator<Item = Isa> {
     isas().filter(move |isa| isa.2.is_none() || m < MATRIX_ROWS)
 }

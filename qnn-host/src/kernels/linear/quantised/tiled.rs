@@ -215,10 +215,10 @@ unsafe fn products<D: Dot>(
     }
 }
 
-/// Opens blocks `block0 .. block0 + count` (whole stretches) of a group, with their scales and minima.
+/// Opens blocks `block0 .. block0 + count` of a group, with their scales and minima; of stretches of 256 columns all that the stretch has.
 ///
 /// # Safety
-/// The group has them, and what is opened is writable.
+/// The group has them, and `block0` begins a stretch; [`OPEN_BLOCKS`] blocks and [`GROUP_SCALES`] scales are writable.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn open_group<D: Dot>(
