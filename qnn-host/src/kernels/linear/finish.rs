@@ -96,6 +96,28 @@ pub(super) fn ask_for_outputs<S: Simd>(s: S, layer: &Linear<'_>, row: usize, n0:
     }
 }
 
+/// Writes outputs `n0 .. n0 + count` of `m` rows from their products, rows [`MAX_CHUNK`] apart.
+///
+/// # Safety
+/// As [`finish`], for each row.
+#[inline(always)]
+pub(super) unsafe fn finish_rows<S: Simd>(
+    s: S,
+    layer: &Linear<'_>,
+    m: usize,
+    n0: usize,
+    count: usize,
+    main: *const f32,
+    gate: *const f32,
+) {
+    let affine = Affine::of(s, layer, n0, count);
+    for row in 0..m {
+        let at = row * MAX_CHUNK;
+        // SAFETY: the caller's promise.
+        unsafe { finish(s, layer, &affine, row, n0, count, main.wrapping_add(at), gate.wrapping_add(at)) };
+    }
+}
+
 /// Writes row `row`, outputs `n0 .. n0 + count`, from the products `main` and (if the layer has a gate) `gate`.
 ///
 /// # Safety

@@ -30,8 +30,7 @@ pub(super) struct Tile {
     pub(super) sums: *mut u8,
 }
 
-/// The `R` rows of a panel times a group, added to the products. Blocks have `PARTS` scales per row, 1 or 2, and minima if `LESS`. `between` runs
-/// while the first tiles are computed.
+/// The `R` rows of a panel times a group, added to the products. Blocks have `PARTS` scales per row, 1 or 2, and minima if `LESS`.
 ///
 /// # Safety
 /// The operands have the shapes of [`Tile`]; tiles are shaped for `R` rows and the columns of a part; the CPU has the features.
@@ -39,7 +38,6 @@ pub(super) struct Tile {
 pub(super) unsafe fn panel_products<const R: usize, const BLOCK_SCALES: bool, const PARTS: usize, const LESS: bool>(
     tiles: &ByteTiles,
     t: Tile,
-    between: impl FnOnce(),
 ) {
     let parts = t.blocks * PARTS;
     let place = |at: usize| {
@@ -82,7 +80,6 @@ pub(super) unsafe fn panel_products<const R: usize, const BLOCK_SCALES: bool, co
         multiply!(0, 0);
         tiles.store::<0>(sums_of(0).cast());
         multiply!(1, 1);
-        between();
         let (mut ask, mut due) = (t.ask, 0);
         for at in (0..parts).step_by(2) {
             // Evenly: many at once would keep the tiles' loads waiting.

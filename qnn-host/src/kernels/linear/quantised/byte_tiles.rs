@@ -8,8 +8,8 @@
 //! *Where it pays*: products of a block with 16 rows take 16 cycles of a port that vectors need too, where vectors alone take 64; scaling, 24 on
 //! either, and opening stay. With few rows vectors are as fast; with [`MATRIX_ROWS`], `wide`, which opens weights with their scales.
 //!
-//! *Scratch of a thread*: as `tiled`'s. Where that has opened weights: those that are multiplied, those that come next, two tiles of sums. Scales of
-//! both; products of a layer and of its gate, `[row][MAX_CHUNK]` f32.
+//! *Scratch of a thread*: as `tiled`'s. Where that has opened weights: those of one group, and two tiles of sums; its scales;
+//! products of a layer and of its gate, `[row][MAX_CHUNK]` f32.
 
 use std::arch::x86_64::*;
 
@@ -20,11 +20,12 @@ use super::super::super::simd::avx512_dot::Vnni512;
 use super::super::super::simd::dot::{BLOCK, Dot, GROUP};
 use super::super::Job;
 use super::super::MATRIX_ROWS;
-use super::super::finish::{Affine, MAX_CHUNK, finish};
+use super::super::finish::{MAX_CHUNK, finish_rows};
 use super::acts::{self, Order, len_bytes};
 use super::byte_panel::{SUMS_BYTES, Tile, panel_products};
-use super::tiled::{self, Form, GROUP_SCALES, OPEN_BLOCKS, OPEN_BYTES};
-use super::{DIRECT_ROWS, LINE, blocks, packed};
+use super::tasks::{Task, tasks};
+use super::tiled::{self, Form, OPEN_BLOCKS, OPEN_BYTES};
+use super::{DIRECT_ROWS, LINE, blocks};
 use crate::pool::Worker;
 
 /// Fewest rows of `X` that come here.
@@ -37,8 +38,7 @@ const QUANTISED_BLOCKS: usize = 16;
 const TASKS: usize = 4;
 
 // The room that `tiled` leaves is enough.
-const _: () = assert!(2 * (OPEN_BLOCKS * OPEN_BYTES + SUMS_BYTES) <= 4 * tiled::SCALES_AT);
-const _: () = assert!(2 * GROUP_SCALES <= tiled::PRODUCTS_AT - tiled::SCALES_AT);
+const _: () = assert!(OPEN_BLOCKS * OPEN_BYTES + 2 * SUMS_BYTES <= 4 * tiled::SCALES_AT);
 const _: () = assert!(MATRIX_ROWS.next_multiple_of(PANEL_ROWS) * MAX_CHUNK <= tiled::PRODUCTS_LEN);
 
 /// The units that are needed.
@@ -87,13 +87,11 @@ unsafe fn body<const R: usize>(Unit(amx, d): Unit, worker: Worker<'_>, job: &Job
     // and read after the barrier.
     unsafe {
         let parts = blocks.div_ceil(QUANTISED_BLOCKS);
-        let mut task = worker.take();
-        while task < panels * parts {
+        for task in worker.tasks(panels * parts) {
             let (panel, first) = (task / parts, task % parts * QUANTISED_BLOCKS);
             let to = scratch.cast::<u8>().add(len_bytes(panel * R, blocks));
             let part = first..blocks.min(first + QUANTISED_BLOCKS);
             acts::quantize(d, job, panel * R, R, part, (Order::Rows, by_halves), to);
-            task = worker.take();
         }
         worker.barrier();
         let own = scratch.add(quantised + worker.index() * tiled::THREAD_LEN);
@@ -116,7 +114,6 @@ unsafe fn outputs<const R: usize>(
     blocks: usize,
     own: *mut f32,
 ) {
-    let s = d.float();
     let main = own.wrapping_add(tiled::PRODUCTS_AT);
     let gate = main.wrapping_add(tiled::PRODUCTS_LEN);
     // As many groups as there is room for, if all threads have some tasks.
@@ -124,35 +121,16 @@ unsafe fn outputs<const R: usize>(
         let fair = weights.rows().div_ceil(GROUP).div_ceil(TASKS * worker.count());
         fair.clamp(1, MAX_CHUNK / GROUP) * GROUP
     };
-    let tasks_of = |weights: Packed<'_>| weights.rows().div_ceil(chunk_of(weights));
-    let all = job.layers.iter().filter_map(|layer| packed(layer, by_halves)).map(tasks_of).sum();
-    let mut run = worker.take_run(all);
-    let mut first = 0;
-    for layer in job.layers {
-        let Some(weights) = packed(layer, by_halves) else { continue };
-        let (n, chunk, tasks) = (weights.rows(), chunk_of(weights), tasks_of(weights));
-        while run.start < first + tasks {
-            let n0 = (run.start - first) * chunk;
-            let count = chunk.min(n - n0);
-            // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of whole panels with whole groups fit, and are
-            // written before they are read (those of a gate only if there is one).
-            unsafe {
-                if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
-                    products::<R>(d, tiles, g, n0, count, acts, job.m, blocks, own, gate);
-                }
-                products::<R>(d, tiles, weights, n0, count, acts, job.m, blocks, own, main);
-                let affine = Affine::of(s, layer, n0, count);
-                for row in 0..job.m {
-                    let at = row * MAX_CHUNK;
-                    finish(s, layer, &affine, row, n0, count, main.add(at), gate.add(at));
-                }
+    for Task { layer, weights, n0, count } in tasks(worker, job, by_halves, chunk_of) {
+        // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of whole panels with whole groups fit, and are
+        // written before they are read (those of a gate only if there is one).
+        unsafe {
+            if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
+                products::<R>(d, tiles, g, n0, count, acts, job.m, blocks, own, gate);
             }
-            run.start += 1;
-            if run.is_empty() {
-                run = worker.take_run(all);
-            }
+            products::<R>(d, tiles, weights, n0, count, acts, job.m, blocks, own, main);
+            finish_rows(d.float(), layer, job.m, n0, count, main, gate);
         }
-        first += tasks;
     }
 }
 
@@ -181,32 +159,19 @@ unsafe fn products<const R: usize>(
     let groups = count.div_ceil(GROUP);
     // Quantised rows of a chunk of columns stay in the first-level cache for all groups.
     let chunks = blocks.div_ceil(OPEN_BLOCKS);
-    let place = |i: usize| (n0 / GROUP + i % groups, i / groups * OPEN_BLOCKS);
+    let opened = open.cast::<u8>();
+    let scales = open.wrapping_add(tiled::SCALES_AT);
     let count_at = |block0: usize| OPEN_BLOCKS.min(blocks.saturating_sub(block0));
-    let room = |i: usize| {
-        let opened = open.cast::<u8>().wrapping_add(i % 2 * OPEN_BLOCKS * OPEN_BYTES);
-        (opened, open.wrapping_add(tiled::SCALES_AT + i % 2 * GROUP_SCALES))
-    };
-    let open_at = |i: usize| {
-        let ((group, block0), (opened, scales)) = (place(i), room(i));
-        // SAFETY: the group has these blocks, an even number; `block0` begins a stretch; two opened groups of `OPEN_BLOCKS` fit.
-        unsafe { tiled::open_group(d, form, w, group, block0, count_at(block0), opened, scales) }
-    };
-    open_at(0);
-    for i in 0..groups * chunks {
-        let ((group, block0), (opened, scales)) = (place(i), room(i));
+    for (chunk, g) in (0..chunks).flat_map(|chunk| (0..groups).map(move |g| (chunk, g))) {
+        let (group, block0) = (n0 / GROUP + g, chunk * OPEN_BLOCKS);
+        // SAFETY: the group has these blocks, an even number; `block0` begins a stretch; `OPEN_BLOCKS` opened ones fit.
+        unsafe { tiled::open_group(d, form, w, group, block0, count_at(block0), opened, scales) };
         // The same group's next columns, or the first ones of the next task's.
         let next = if block0 + OPEN_BLOCKS < blocks { (group, block0 + OPEN_BLOCKS) } else { (group + groups, 0) };
         let lines = count_at(next.1).div_ceil(stretch_blocks) * packing.stretch_bytes() / 64;
         let ask = packing.group_header() + next.1 / stretch_blocks * packing.stretch_bytes();
         let ask = w.group(0).wrapping_add(next.0 * w.group_bytes() + ask);
         for panel in 0..panels {
-            // What is multiplied next is opened while the first products are computed.
-            let between = || {
-                if panel == 0 && i + 1 < groups * chunks {
-                    open_at(i + 1);
-                }
-            };
             // SAFETY: panel `panel` has these blocks; its products fit.
             unsafe {
                 let tile = Tile {
@@ -217,15 +182,15 @@ unsafe fn products<const R: usize>(
                     blocks: count_at(block0),
                     ask: ask.wrapping_add(64 * (lines * panel / panels)),
                     lines: lines * (panel + 1) / panels - lines * panel / panels,
-                    to: to.add(panel * R * MAX_CHUNK + i % groups * GROUP),
-                    sums: open.cast::<u8>().add(2 * OPEN_BLOCKS * OPEN_BYTES),
+                    to: to.add(panel * R * MAX_CHUNK + g * GROUP),
+                    sums: open.cast::<u8>().add(OPEN_BLOCKS * OPEN_BYTES),
                 };
                 match kind {
-                    Kind::Row => panel_products::<R, false, 1, false>(tiles, tile, between),
-                    Kind::Block => panel_products::<R, true, 1, false>(tiles, tile, between),
-                    Kind::BlockLess => panel_products::<R, true, 1, true>(tiles, tile, between),
-                    Kind::Halves => panel_products::<R, true, 2, false>(tiles, tile, between),
-                    Kind::HalvesLess => panel_products::<R, true, 2, true>(tiles, tile, between),
+                    Kind::Row => panel_products::<R, false, 1, false>(tiles, tile),
+                    Kind::Block => panel_products::<R, true, 1, false>(tiles, tile),
+                    Kind::BlockLess => panel_products::<R, true, 1, true>(tiles, tile),
+                    Kind::Halves => panel_products::<R, true, 2, false>(tiles, tile),
+                    Kind::HalvesLess => panel_products::<R, true, 2, true>(tiles, tile),
                 }
             }
         }

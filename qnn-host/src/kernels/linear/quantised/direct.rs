@@ -6,12 +6,19 @@ use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::Job;
-use super::super::finish::{Affine, MAX_CHUNK, finish};
+use super::super::finish::{MAX_CHUNK, finish_rows};
 use super::acts::{Record, len_bytes};
-use super::{
-    AHEAD, AHEAD_OF_BYTES, DIRECT_PANELS, DIRECT_ROWS, LINE, chunk_of, few_bits, half_blocks, k_blocks, packed,
-};
+use super::tasks::{Task, tasks};
+use super::{AHEAD, AHEAD_OF_BYTES, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks};
 use crate::pool::Worker;
+
+/// Bytes of weights of a task, about.
+const TASK_BYTES: usize = 64 << 10;
+
+/// Outputs of a task.
+fn chunk_of(weights: Packed<'_>) -> usize {
+    (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP) * GROUP
+}
 
 /// # Safety
 /// As [`super::run`]; `acts` are up to [`DIRECT_PANELS`] panels of `rows` (a power of two) quantised rows, complete.
@@ -25,42 +32,20 @@ pub(super) unsafe fn run<D: Dot>(
     rows: usize,
     blocks: usize,
 ) {
-    let tasks_of = |weights: Packed<'_>| weights.rows().div_ceil(chunk_of(weights));
-    let all = job.layers.iter().filter_map(|layer| packed(layer, by_halves)).map(tasks_of).sum();
-    let mut run = worker.take_run(all);
-    let mut first = 0;
-    for layer in job.layers {
-        let Some(weights) = packed(layer, by_halves) else { continue };
-        let n = weights.rows();
-        let chunk = chunk_of(weights);
-        let tasks = tasks_of(weights);
-        while run.start < first + tasks {
-            let n0 = (run.start - first) * chunk;
-            let count = chunk.min(n - n0);
-            let mut main = [const { MaybeUninit::<f32>::uninit() }; DIRECT_PANELS * DIRECT_ROWS * MAX_CHUNK];
-            let mut gate = main;
-            let (main, gate) = (main.as_mut_ptr().cast::<f32>(), gate.as_mut_ptr().cast::<f32>());
-            let panels = job.m.div_ceil(rows);
-            // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of whole panels with whole
-            // groups fit, and are written before they are read (those of a gate only if there is one).
-            unsafe {
-                if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
-                    products(d, g, n0, count, acts, [panels, rows], blocks, gate);
-                }
-                products(d, weights, n0, count, acts, [panels, rows], blocks, main);
-                let s = d.float();
-                let affine = Affine::of(s, layer, n0, count);
-                for row in 0..job.m {
-                    let at = row * MAX_CHUNK;
-                    finish(s, layer, &affine, row, n0, count, main.add(at), gate.add(at));
-                }
+    for Task { layer, weights, n0, count } in tasks(worker, job, by_halves, chunk_of) {
+        let mut main = [const { MaybeUninit::<f32>::uninit() }; DIRECT_PANELS * DIRECT_ROWS * MAX_CHUNK];
+        let mut gate = main;
+        let (main, gate) = (main.as_mut_ptr().cast::<f32>(), gate.as_mut_ptr().cast::<f32>());
+        let panels = job.m.div_ceil(rows);
+        // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of whole panels with whole
+        // groups fit, and are written before they are read (those of a gate only if there is one).
+        unsafe {
+            if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
+                products(d, g, n0, count, acts, [panels, rows], blocks, gate);
             }
-            run.start += 1;
-            if run.is_empty() {
-                run = worker.take_run(all);
-            }
+            products(d, weights, n0, count, acts, [panels, rows], blocks, main);
+            finish_rows(d.float(), layer, job.m, n0, count, main, gate);
         }
-        first += tasks;
     }
 }
 

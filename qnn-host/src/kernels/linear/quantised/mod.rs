@@ -20,6 +20,7 @@ mod few_bits;
 mod half_blocks;
 mod k_blocks;
 mod register_tile;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tiled;
@@ -28,8 +29,7 @@ use self::acts::Order;
 use super::super::half_blocks as halves;
 use super::super::isa::{Isa, dot_fn};
 use super::super::packed::{Packed, STRETCH};
-use super::super::simd::dot::{BLOCK, Dot, GROUP};
-use super::finish::MAX_CHUNK;
+use super::super::simd::dot::{BLOCK, Dot};
 use super::{Job, Linear};
 use crate::pool::Worker;
 
@@ -45,9 +45,6 @@ const LINE: usize = 16;
 const AHEAD: usize = 6144;
 /// The same for weights of 8 bits, which are slower with more.
 const AHEAD_OF_BYTES: usize = 4096;
-
-/// Bytes of weights of a task that streams them from memory, about. Threads take runs of tasks: each change of place interrupts the stream.
-const TASK_BYTES: usize = 64 << 10;
 
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
@@ -65,12 +62,6 @@ fn is_small(m: usize, k: usize) -> bool {
 fn blocks(k: usize, by_halves: bool) -> usize {
     let stretch = if by_halves { halves::STRETCH } else { STRETCH };
     k.div_ceil(stretch) * (stretch / BLOCK)
-}
-
-/// Outputs of a task that streams weights from memory.
-#[inline(always)]
-fn chunk_of(weights: Packed<'_>) -> usize {
-    (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP) * GROUP
 }
 
 /// A layer's weights, if they are packed and have scales for each 16, or others, as asked.
