@@ -9,6 +9,7 @@ pub mod executable;
 mod plan;
 pub mod profile;
 mod schedule;
+mod tiles;
 mod units;
 
 pub use executable::Executable;

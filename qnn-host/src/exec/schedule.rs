@@ -1,10 +1,12 @@
 //! From a legal typed graph to steps: groups what runs together, places values, resolves operands.
 
 use super::plan::{self, Access};
+use super::tiles;
 use super::units::{self, Unit};
 use crate::graph::ExecError;
 use crate::graph::step_builder::StepBuilder;
 use crate::graph::typed::TypedGraph;
+use crate::kernels::Isa;
 use crate::ops;
 use crate::step::Step;
 
@@ -38,7 +40,8 @@ pub(crate) fn schedule(net: &TypedGraph, fast: bool) -> Result<Built, ExecError>
         );
         return Err(ExecError::Graph { graph: net.name.clone(), what });
     }
-    let builder = StepBuilder { graph: net, offsets, fast };
+    let in_tiles = tiles::in_tiles(net, &units, fast.then(Isa::detect));
+    let builder = StepBuilder { graph: net, offsets, in_tiles, fast };
     let mut steps = Vec::with_capacity(units.len());
     for (unit, phase) in units.iter().zip(phases) {
         let node = |index: &usize| &net.nodes[*index];

@@ -4,6 +4,7 @@ use super::ExecError;
 use super::codec::decode;
 use super::typed::{Node, Source, TypedGraph, ValueId};
 use crate::ir::{Dtype, Quant};
+use crate::kernels::linear::Form;
 use crate::step::{Dst, Each, Fill, Place, RunContext, Src, Step};
 use crate::storage::{QuantGrid, Storage};
 
@@ -29,6 +30,8 @@ pub(crate) struct StepBuilder<'n> {
     pub(crate) graph: &'n TypedGraph,
     /// Where each value lies in the arena.
     pub(crate) offsets: Vec<usize>,
+    /// Whether each value lies in tiles of bf16.
+    pub(crate) in_tiles: Vec<bool>,
     /// Use the vector kernels.
     pub(crate) fast: bool,
 }
@@ -63,6 +66,11 @@ impl StepBuilder<'_> {
             Source::Node | Source::View(_) => (Dtype::F32, &Quant::None),
         };
         Table { src: self.src(id), grid: QuantGrid::of(dtype, quant) }
+    }
+
+    /// How the rows of a value lie in memory.
+    pub(crate) fn form(&self, id: ValueId) -> Form {
+        if self.in_tiles[self.graph.root(id).0 as usize] { Form::Tiles } else { Form::Rows }
     }
 
     pub(crate) fn shape(&self, id: ValueId) -> &[usize] {

@@ -11,7 +11,7 @@ use crate::graph::step_builder::StepBuilder;
 use crate::graph::typed::{Constant, Node, ValueId};
 use crate::graph::weight_format::{has_kernel, is_quantised_by_row};
 use crate::ir::{Dtype, Quant};
-use crate::kernels::linear::{self, Gate, Residual};
+use crate::kernels::linear::{self, Form, Gate, Residual};
 use crate::kernels::packed::Packing;
 use crate::kernels::{Isa, Mat, Packed, SharedMut};
 use crate::pool::{Worker, share};
@@ -44,10 +44,12 @@ pub(crate) fn step(b: &StepBuilder<'_>, group: &[&Node]) -> Result<Box<dyn Step>
     let layers = group.iter().map(placed).collect::<Result<Vec<_>, ExecError>>()?;
     let x = b.src(b.input(first, 0)?);
     let m = x.n.checked_div(k).unwrap_or(0);
-    Ok(Box::new(Linear { x, m, k, layers, fast: b.fast }))
+    let x_form = b.form(b.input(first, 0)?);
+    Ok(Box::new(Linear { x, x_form, m, k, layers, fast: b.fast }))
 }
 
 pub(super) fn layer(b: &StepBuilder<'_>, node: &Node) -> Result<Layer, ExecError> {
+    let out_form = b.form(b.output(node)?);
     match node.op {
         Op::Linear { n, bias, residual, .. } => {
             let mut rest = node.inputs[2..].iter().map(|&id| b.src(id));
@@ -57,6 +59,7 @@ pub(super) fn layer(b: &StepBuilder<'_>, node: &Node) -> Result<Layer, ExecError
                 bias: if bias { rest.next() } else { None },
                 residual: if residual { rest.next() } else { None },
                 n,
+                out_form,
             })
         }
         Op::GatedLinear { n, .. } => {
@@ -68,10 +71,17 @@ pub(super) fn layer(b: &StepBuilder<'_>, node: &Node) -> Result<Layer, ExecError
                 bias: None,
                 residual: None,
                 n,
+                out_form,
             })
         }
         _ => Err(b.broken(node, "is no linear layer")),
     }
+}
+
+/// Whether a matrix unit computes layers of these weights in a step of `m` rows.
+pub(crate) fn on_matrix_unit(isa: Isa, m: usize, weights: &Constant) -> bool {
+    let blocks = weights.packing.is_some();
+    has_kernel(weights) && (blocks || weights.dtype != Dtype::F32) && linear::on_matrix_unit(isa, m, blocks)
 }
 
 /// The weights in an input of the node; in a form that only the vector kernels read if `fast`.
@@ -138,11 +148,13 @@ pub(crate) struct Layer {
     pub(crate) bias: Option<Src>,
     pub(crate) residual: Option<Src>,
     pub(crate) n: usize,
+    pub(crate) out_form: Form,
 }
 
 /// Layers that read the same `x`, `[m, k]`.
 pub(crate) struct Linear {
     pub(crate) x: Src,
+    pub(crate) x_form: Form,
     pub(crate) m: usize,
     pub(crate) k: usize,
     /// Each with where it writes.
@@ -195,7 +207,7 @@ impl Step for Linear {
         let layers = &layers[..self.layers.len()];
         // SAFETY: every thread comes here with the same operands, barriers lie before and after the step, and the plan
         // keeps outputs apart from each other, from what is read and from the scratch.
-        unsafe { linear::linear(worker, cx.isa, x, self.m, layers, cx.scratch()) };
+        unsafe { linear::linear(worker, cx.isa, x, self.x_form, self.m, layers, cx.scratch()) };
         Ok(())
     }
 
@@ -228,6 +240,7 @@ pub(super) fn lend<'s>(
         Weights::Quantised(_) => None,
     };
     let mut lent = linear::Linear::new(mat(&layer.weights)?, out);
+    lent.out_form = layer.out_form;
     lent.bias = layer.bias.as_ref().map(|b| cx.floats(b));
     if let Some(gate) = &layer.gate {
         lent.gate = Some(Gate { weights: mat(gate)?, bias: None });

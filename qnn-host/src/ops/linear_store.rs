@@ -11,7 +11,7 @@ use crate::graph::op::Op;
 use crate::graph::step_builder::StepBuilder;
 use crate::graph::typed::Node;
 use crate::ir::Dtype;
-use crate::kernels::linear;
+use crate::kernels::linear::{self, Form};
 use crate::kernels::{Isa, SharedMut};
 use crate::pool::Worker;
 use crate::step::{Fault, RunContext, Src, Step};
@@ -57,7 +57,7 @@ impl Step for LinearStore {
             if let Some(layer) = lend(cx, &self.layer, self.k, out) {
                 // SAFETY: every thread comes here with the same operands, between barriers; a client's buffer and scratch
                 // overlap nothing.
-                unsafe { linear::linear(worker, cx.isa, x, m, &[layer], scratch) };
+                unsafe { linear::linear(worker, cx.isa, x, Form::Rows, m, &[layer], scratch) };
             }
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Step for LinearStore {
             if let Some(layer) = lend(cx, &self.layer, self.k, out) {
                 let layer = part(layer, first..first + count);
                 // SAFETY: as above; barriers lie around the use of `out` below.
-                unsafe { linear::linear(worker, cx.isa, x, m, &[layer], scratch) };
+                unsafe { linear::linear(worker, cx.isa, x, Form::Rows, m, &[layer], scratch) };
             }
             worker.barrier();
             self.convert(cx, worker, out, client, first, count);

@@ -115,6 +115,7 @@ pub(super) unsafe fn scores<R: Source>(
                     sums: four(block.scores.add(query * COLS + j), COLS),
                     stride: 4 * COLS,
                     next_sums: block.scores,
+                    next_acts: place.queries,
                     add: false,
                 };
                 tiles.multiply(2, 2, product);
@@ -158,6 +159,7 @@ pub(super) unsafe fn weighted<R: Source>(tiles: &Tiles, block: &Block<'_>, place
                     sums: four(block.sums.add(query * block.value_stride + d), block.value_stride),
                     stride: 4 * block.value_stride,
                     next_sums: block.sums,
+                    next_acts: place.weights,
                     add: true,
                 };
                 tiles.multiply(2, 2, product);

@@ -134,17 +134,33 @@ pub(super) unsafe fn finish<S: Simd>(
     main: *const f32,
     gate: *const f32,
 ) {
-    let at = row * layer.weights.rows() + n0;
     let out: SharedMut<'_, f32> = layer.out;
-    // SAFETY: `at .. at + count` lies inside `out` and a residual of its size.
-    let (out, residual) = unsafe {
-        let out = out.ptr().add(at);
-        let residual = match layer.residual {
-            Residual::None => None,
-            Residual::Out => Some(out.cast_const()),
-            Residual::Rows(rows) => Some(rows.as_ptr().add(at)),
-        };
-        (out, residual)
+    // SAFETY: the outputs lie inside `out`; the caller's promise.
+    unsafe { finish_to(s, layer, affine, row, n0, count, main, gate, out.ptr().add(row * layer.weights.rows() + n0)) }
+}
+
+/// [`finish`], writing to `out`.
+///
+/// # Safety
+/// As [`finish`]; `count` numbers are writable at `out`.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn finish_to<S: Simd>(
+    s: S,
+    layer: &Linear<'_>,
+    affine: &Affine,
+    row: usize,
+    n0: usize,
+    count: usize,
+    main: *const f32,
+    gate: *const f32,
+    out: *mut f32,
+) {
+    let residual = match layer.residual {
+        Residual::None => None,
+        Residual::Out => Some(out.cast_const()),
+        // SAFETY: a residual has the size of the result.
+        Residual::Rows(rows) => Some(unsafe { rows.as_ptr().add(row * layer.weights.rows() + n0) }),
     };
     let gated = layer.gate.is_some();
     let whole = count - count % S::LANES;

@@ -7,6 +7,17 @@ use super::super::{Float, Floats, Mat, SharedMut};
 /// begin earlier.
 pub(in super::super) const MATRIX_ROWS: usize = 64;
 
+/// How the rows of an operand lie in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// f32, a row after the other.
+    #[default]
+    Rows,
+    /// Rounded to bf16, in the order in which a matrix unit loads them: what it would make of rows itself. Of as many rows and columns
+    /// as [`super::fits_tiles`] says.
+    Tiles,
+}
+
 /// One linear layer of a call. `out` is `[m, n]`.
 ///
 /// `out = x w^T + bias`, times `silu(x gate^T + gate_bias)` if there is a gate, plus the residual.
@@ -22,6 +33,8 @@ pub struct Linear<'a> {
     pub residual: Residual<'a>,
     /// `[m, n]`.
     pub out: SharedMut<'a, f32>,
+    /// How `out` lies in memory; tiles take less than `m * n` numbers of it.
+    pub out_form: Form,
 }
 
 /// The gate of a SwiGLU layer.
@@ -47,7 +60,7 @@ pub enum Residual<'a> {
 impl<'a> Linear<'a> {
     /// A layer without bias, gate or residual.
     pub fn new(weights: impl Into<Mat<'a>>, out: SharedMut<'a, f32>) -> Self {
-        Self { weights: weights.into(), bias: None, gate: None, residual: Residual::None, out }
+        Self { weights: weights.into(), bias: None, gate: None, residual: Residual::None, out, out_form: Form::Rows }
     }
 }
 
@@ -76,6 +89,7 @@ pub(super) enum OnTiles {
 /// A checked call, passed to the paths.
 pub(super) struct Job<'a> {
     pub(super) x: &'a [f32],
+    pub(super) x_form: Form,
     pub(super) m: usize,
     pub(super) k: usize,
     pub(super) layers: &'a [Linear<'a>],

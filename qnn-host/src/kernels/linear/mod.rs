@@ -29,8 +29,9 @@ mod wide;
 mod wide;
 
 pub(super) use self::job::MATRIX_ROWS;
-pub use self::job::{Gate, Linear, Residual};
+pub use self::job::{Form, Gate, Linear, Residual};
 use self::job::{Job, OnTiles};
+use super::simd::matrix::TILE_K;
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
 
@@ -40,7 +41,21 @@ pub fn scratch_len(isa: Isa, m: usize, k: usize, threads: usize) -> usize {
     if wide::takes(isa, m) != OnTiles::Nothing { narrow.max(wide::scratch_len(m, k, threads)) } else { narrow }
 }
 
-/// Computes all `layers` of `x` (`[m, k]`).
+/// Whether a matrix unit computes layers in a step of `m` rows: of weights in blocks, or of rows of 16-bit floats or bytes.
+pub fn on_matrix_unit(isa: Isa, m: usize, blocks: bool) -> bool {
+    match wide::takes(isa, m) {
+        OnTiles::Nothing => false,
+        OnTiles::Rows => !blocks,
+        OnTiles::All => true,
+    }
+}
+
+/// Whether `m` rows of `n` numbers may lie [in tiles](Form::Tiles) between two layers that a matrix unit computes: whole ones along `n`.
+pub fn fits_tiles(isa: Isa, m: usize, n: usize) -> bool {
+    wide::takes(isa, m) != OnTiles::Nothing && n > 0 && n.is_multiple_of(TILE_K)
+}
+
+/// Computes all `layers` of `x` (`[m, k]`), which lies in memory as `x_form` says.
 ///
 /// # Safety
 /// A team kernel: every thread of `worker`'s run calls it with the same arguments; between this call and any other use
@@ -53,6 +68,7 @@ pub unsafe fn linear(
     worker: Worker<'_>,
     isa: Isa,
     x: &[f32],
+    x_form: Form,
     m: usize,
     layers: &[Linear<'_>],
     scratch: SharedMut<'_, f32>,
@@ -64,8 +80,19 @@ pub unsafe fn linear(
         check(layer, m, k);
     }
     assert!(scratch.len() >= scratch_len(isa, m, k, worker.count()), "{} numbers of scratch", scratch.len());
-    let job = Job { x, m, k, layers, scratch, wide: wide::takes(isa, m) };
+    let job = Job { x, x_form, m, k, layers, scratch, wide: wide::takes(isa, m) };
     let on_tiles = |layer: &Linear<'_>| layer.on_tiles(job.wide);
+    for layer in layers {
+        let tiles = |form: Form, columns: usize| form == Form::Rows || on_tiles(layer) && fits_tiles(isa, m, columns);
+        assert!(
+            tiles(x_form, k) && tiles(layer.out_form, layer.weights.rows()),
+            "rows that no matrix unit takes in tiles"
+        );
+        assert!(
+            layer.out_form == Form::Rows || !matches!(layer.residual, Residual::Out),
+            "tiles hold nothing to be added to"
+        );
+    }
     let any = |which: &dyn Fn(&Linear<'_>) -> bool| layers.iter().any(which);
     // Packed with scales for each 16, or with others.
     let packed = |layer: &Linear<'_>, by_halves: bool| {
@@ -140,6 +167,6 @@ pub fn linear_on<'a>(
     pool.run(&|worker| {
         // SAFETY: all threads of this run make this one call; `out` and `scratch` are borrowed mutably by this function, so
         // nothing else reaches them, and the run ends before they are used again.
-        unsafe { linear(worker, isa, x, m, &layers, scratch) }
+        unsafe { linear(worker, isa, x, Form::Rows, m, &layers, scratch) }
     });
 }

@@ -86,7 +86,6 @@ impl Problem {
         };
         let bias = |i| self.bias.then(|| view(i));
         Linear {
-            weights: mat(0),
             bias: bias(2),
             gate: self.gate.then(|| Gate { weights: mat(1), bias: bias(3) }),
             residual: match self.residual {
@@ -94,7 +93,7 @@ impl Problem {
                 1 => Residual::Out,
                 _ => Residual::Rows(&data.residual),
             },
-            out,
+            ..Linear::new(mat(0), out)
         }
     }
 
@@ -195,7 +194,7 @@ fn layers_of_one_call_are_as_if_alone() {
                 let scratch = SharedMut::new(&mut scratch);
                 pool.run(&|worker| {
                     // SAFETY: all threads make this one call; outputs and scratch are borrowed here alone.
-                    unsafe { linear(worker, isa, &data[0].x, m, &layers, scratch) }
+                    unsafe { linear(worker, isa, &data[0].x, Form::Rows, m, &layers, scratch) }
                 });
             }
             for ((problem, data), out) in problems.iter().zip(&data).zip(&outs) {

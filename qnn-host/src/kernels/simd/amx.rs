@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::avx512_bf16::Avx512Bf16;
-use super::matrix::{ASKED_LINES, Product, TILE_BYTES, TILE_K, TILE_ROWS};
+use super::matrix::{ASKED_ACTS, ASKED_LINES, Product, TILE_BYTES, TILE_K, TILE_ROWS};
 
 /// The variable that turns the unit off.
 const OFF: &str = "GENIE_AMX";
@@ -81,10 +81,10 @@ impl Drop for Tiles {
     }
 }
 
-/// The loop over `k` for some of the tiles. Activations pass through once, so they are loaded in a way that leaves the weights in the
-/// first-level cache (`tileloaddt1`).
+/// The loop over `k` for some of the tiles: what is asked for goes between products. Activations pass through once, so they are loaded in a
+/// way that leaves the weights in the first-level cache (`tileloaddt1`).
 macro_rules! product {
-    ($p:expr, [$($zero:literal),*], [$($load:literal),*], [$($step:literal),*], [$($store:literal),*]) => {
+    ($p:expr, [$($zero:literal),*], [$($load:literal),*], [$($first:literal),*], [$($rest:literal),*], [$($store:literal),*]) => {
         asm!(
             "test {add:e}, {add:e}",
             "jnz 3f",
@@ -93,12 +93,17 @@ macro_rules! product {
             "3:",
             $($load,)*
             "2:",
-            $($step,)*
+            $($first,)*
             "prefetchw [{next}]",
             "prefetchw [{next} + 64]",
             "prefetchw [{next} + 128]",
             "prefetchw [{next} + 192]",
+            "prefetcht1 [{ahead}]",
+            "prefetcht1 [{ahead} + 64]",
+            "prefetcht1 [{ahead} + 128]",
+            $($rest,)*
             "add {next}, {asked}",
+            "add {ahead}, {asked_acts}",
             "add {acts}, 2048",
             "add {weights}, 2048",
             "dec {steps}",
@@ -115,8 +120,10 @@ macro_rules! product {
             s3 = in(reg) $p.sums[3],
             stride = in(reg) $p.stride,
             next = inout(reg) $p.next_sums => _,
+            ahead = inout(reg) $p.next_acts => _,
             line = in(reg) 64usize,
             asked = const 64 * ASKED_LINES,
+            asked_acts = const 64 * ASKED_ACTS,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack),
         )
@@ -143,15 +150,13 @@ impl Tiles {
                         "tileloadd tmm3, [{s3} + {stride}]"
                     ],
                     [
-                        "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
-                        "tdpbf16ps tmm0, tmm4, tmm6",
+                        "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm7, [{weights} + {line} + 1024]",
-                        "tdpbf16ps tmm1, tmm4, tmm7",
                         "tileloaddt1 tmm5, [{acts} + {line} + 1024]",
-                        "tdpbf16ps tmm2, tmm5, tmm6",
-                        "tdpbf16ps tmm3, tmm5, tmm7"
+                        "tdpbf16ps tmm0, tmm4, tmm6"
                     ],
+                    ["tdpbf16ps tmm1, tmm4, tmm7", "tdpbf16ps tmm2, tmm5, tmm6", "tdpbf16ps tmm3, tmm5, tmm7"],
                     [
                         "tilestored [{s0} + {stride}], tmm0",
                         "tilestored [{s1} + {stride}], tmm1",
@@ -164,12 +169,12 @@ impl Tiles {
                     ["tilezero tmm0", "tilezero tmm1"],
                     ["tileloadd tmm0, [{s0} + {stride}]", "tileloadd tmm1, [{s1} + {stride}]"],
                     [
-                        "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
-                        "tdpbf16ps tmm0, tmm4, tmm6",
+                        "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm7, [{weights} + {line} + 1024]",
-                        "tdpbf16ps tmm1, tmm4, tmm7"
+                        "tdpbf16ps tmm0, tmm4, tmm6"
                     ],
+                    ["tdpbf16ps tmm1, tmm4, tmm7"],
                     ["tilestored [{s0} + {stride}], tmm0", "tilestored [{s1} + {stride}], tmm1"]
                 ),
                 (2, _) => product!(
@@ -177,12 +182,12 @@ impl Tiles {
                     ["tilezero tmm0", "tilezero tmm2"],
                     ["tileloadd tmm0, [{s0} + {stride}]", "tileloadd tmm2, [{s2} + {stride}]"],
                     [
-                        "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
-                        "tdpbf16ps tmm0, tmm4, tmm6",
+                        "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloaddt1 tmm5, [{acts} + {line} + 1024]",
-                        "tdpbf16ps tmm2, tmm5, tmm6"
+                        "tdpbf16ps tmm0, tmm4, tmm6"
                     ],
+                    ["tdpbf16ps tmm2, tmm5, tmm6"],
                     ["tilestored [{s0} + {stride}], tmm0", "tilestored [{s2} + {stride}], tmm2"]
                 ),
                 _ => product!(
@@ -190,10 +195,11 @@ impl Tiles {
                     ["tilezero tmm0"],
                     ["tileloadd tmm0, [{s0} + {stride}]"],
                     [
-                        "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tileloadd tmm6, [{weights} + {line}]",
+                        "tileloaddt1 tmm4, [{acts} + {line}]",
                         "tdpbf16ps tmm0, tmm4, tmm6"
                     ],
+                    [],
                     ["tilestored [{s0} + {stride}], tmm0"]
                 ),
             }

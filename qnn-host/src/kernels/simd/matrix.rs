@@ -11,6 +11,8 @@ pub(crate) const TILE_ROWS: usize = 16;
 pub(crate) const TILE_K: usize = 32;
 /// Cache lines of [`Product::next_sums`] that are asked for in a step along `k`.
 pub(super) const ASKED_LINES: usize = 4;
+/// Cache lines of [`Product::next_acts`] that are asked for in a step along `k`, for the second-level cache.
+pub(crate) const ASKED_ACTS: usize = 3;
 
 /// What a unit's `multiply` works on.
 #[derive(Clone, Copy)]
@@ -27,6 +29,8 @@ pub(crate) struct Product {
     pub(crate) stride: usize,
     /// Sums that will be worked on next: asked for meanwhile, [`ASKED_LINES`] lines for each step along `k`.
     pub(crate) next_sums: *const f32,
+    /// Activations that will be worked on later, which AMX asks for meanwhile: [`ASKED_ACTS`] lines for each step along `k`.
+    pub(crate) next_acts: *const u8,
     /// Whether sums begin with what is there, or with 0.
     pub(crate) add: bool,
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Gate, Linear, MATRIX_ROWS, Residual, linear_on};
+use super::super::{Form, Gate, Linear, MATRIX_ROWS, Residual, linear_on};
 use crate::kernels::packed::{Bits, Packed, Packer, Packing};
 use crate::kernels::simd::dot::BLOCK;
 use crate::kernels::testing::{assert_close, isas, less, numbers, packed_minima, packed_numbers};
@@ -289,7 +289,7 @@ fn layers_of_both_kinds_share_a_call() {
             let scratch = SharedMut::new(&mut scratch);
             pool.run(&|worker| {
                 // SAFETY: all threads make this one call; outputs and scratch are borrowed here alone.
-                unsafe { linear(worker, isa, &x, m, &layers, scratch) }
+                unsafe { linear(worker, isa, &x, Form::Rows, m, &layers, scratch) }
             });
             let exact: Vec<f64> = x.iter().map(|&x| x.into()).collect();
             let rounded: Vec<f64> = x.chunks(k).flat_map(quantised).collect();

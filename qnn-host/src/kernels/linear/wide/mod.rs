@@ -14,11 +14,16 @@
 //! *Units* (`avx512`, which is AMX too, and `sme`) say how a row of `X` lies in a tile and open weights; `simd` has their instructions. All
 //! else, here and in [`products`], is the same for all of them.
 //!
+//! *Between layers*: where only layers of this kind read a result, it is rounded as it is written and lies in their tiles
+//! ([`Form::Tiles`]): half of the bytes, and no pass to round it. Its bits are the same.
+//!
 //! *Scratch*: `X` in the order in which it is read, `[block of rows][chunk along k][pair of panels][step][2 panels]` tiles of
 //! bf16; then each thread's own: opened weights `[step][2 groups]` tiles, and sums of a task.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(test)]
+mod in_tiles;
 mod products;
 #[cfg(target_arch = "aarch64")]
 mod sme;
@@ -33,8 +38,8 @@ use self::sme as unit;
 use self::unit::{Float, Tiles};
 use super::super::isa::Isa;
 use super::super::simd::matrix::{TILE_BYTES, TILE_K, TILE_ROWS};
-use super::finish::{Affine, MAX_CHUNK, ask_for_outputs, finish};
-use super::{Job, Linear, OnTiles};
+use super::finish::{Affine, MAX_CHUNK, ask_for_outputs, finish, finish_to};
+use super::{Form, Job, Linear, OnTiles};
 use crate::pool::Worker;
 
 /// Fewest rows of `X` that come here.
@@ -117,17 +122,27 @@ unsafe fn body(s: Float, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
     let acts = scratch.wrapping_add(scratch.align_offset(4 * LINE));
     let own = acts.wrapping_add(acts_len(job.m, job.k) + worker.index() * thread_len(job.m));
     let steps = job.k.div_ceil(TILE_K);
-    // SAFETY: a pair of panels is written by the thread that took it, and read after the barrier; scratch is as long as `scratch_len` says.
-    unsafe {
-        let mut pair = worker.take();
-        while pair < job.m.div_ceil(2 * TILE_ROWS) {
-            for panel in 0..2 {
-                round(job, pair, panel, steps, acts.cast());
-            }
-            pair = worker.take();
+    let acts = match job.x_form {
+        Form::Tiles => {
+            assert!(job.x.len() >= acts_len(job.m, job.k), "{} numbers for tiles", job.x.len());
+            job.x.as_ptr().cast()
         }
-    }
-    worker.barrier();
+        Form::Rows => {
+            // SAFETY: a pair of panels is written by the thread that took it, and read after the barrier; scratch is as long as
+            // `scratch_len` says.
+            unsafe {
+                let mut pair = worker.take();
+                while pair < job.m.div_ceil(2 * TILE_ROWS) {
+                    for panel in 0..2 {
+                        round(job, pair, panel, steps, acts.cast());
+                    }
+                    pair = worker.take();
+                }
+            }
+            worker.barrier();
+            acts.cast_const().cast()
+        }
+    };
     // A block of rows stays in the cache from task to task.
     let mut task = worker.take();
     let mut first = 0;
@@ -139,7 +154,7 @@ unsafe fn body(s: Float, tiles: &Tiles, worker: Worker<'_>, job: &Job<'_>) {
             while task < first + tasks {
                 let n0 = (task - first) * width;
                 // SAFETY: the outputs lie inside the layer, and this thread alone took them.
-                unsafe { outputs(s, tiles, job, layer, acts.cast(), own, row0, n0, width.min(n - n0)) };
+                unsafe { outputs(s, tiles, job, layer, acts, own, row0, n0, width.min(n - n0)) };
                 task = worker.take();
             }
             first += tasks;
@@ -205,12 +220,32 @@ unsafe fn outputs(
         let acts = acts.add(row0 / TILE_ROWS * steps * TILE_BYTES);
         products(tiles, parts, n0, count, acts, rows, steps, own.cast(), sums);
         for i in (0..count).step_by(MAX_CHUNK) {
-            finish_rows(s, layer, sums, row0, rows, n0, i, MAX_CHUNK.min(count - i));
+            let place = OutPlace { m: job.m, row0, rows, n0 };
+            finish_rows(s, layer, sums, place, i, MAX_CHUNK.min(count - i));
         }
     }
 }
 
-/// Writes outputs `n0 + from .. n0 + from + count` of rows `row0 .. row0 + rows` from their sums, which begin at output `n0`.
+/// Which outputs a task computes: of rows `row0 .. row0 + rows` of `m`, from output `n0` on.
+#[derive(Clone, Copy)]
+struct OutPlace {
+    m: usize,
+    row0: usize,
+    rows: usize,
+    n0: usize,
+}
+
+impl OutPlace {
+    /// Where 32 outputs from `n0 + from` on of row `row0 + row` lie in tiles: in which one, from the start of a result that `steps` tiles are a
+    /// row of.
+    fn tile(self, steps: usize, row: usize, from: usize) -> usize {
+        let (step, row) = ((self.n0 + from) / TILE_K, self.row0 + row);
+        let chunk = step / chunk_steps(steps) * chunk_steps(steps);
+        pair_at(self.m, steps, row / (2 * TILE_ROWS), chunk) + 2 * (step - chunk) + row / TILE_ROWS % 2
+    }
+}
+
+/// Writes outputs `from .. from + count` of a task from their sums.
 ///
 /// # Safety
 /// As [`outputs`]; `count` is at most [`MAX_CHUNK`].
@@ -218,28 +253,35 @@ unsafe fn outputs(
     target_arch = "x86_64",
     target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 )]
-#[allow(clippy::too_many_arguments)]
-unsafe fn finish_rows(
-    s: Float,
-    layer: &Linear<'_>,
-    sums: Sums,
-    row0: usize,
-    rows: usize,
-    n0: usize,
-    from: usize,
-    count: usize,
-) {
+unsafe fn finish_rows(s: Float, layer: &Linear<'_>, sums: Sums, place: OutPlace, from: usize, count: usize) {
+    let OutPlace { row0, rows, n0, .. } = place;
     let affine = Affine::of(s, layer, n0 + from, count);
     let (mut main, mut gate) = ([0.0f32; MAX_CHUNK], [0.0f32; MAX_CHUNK]);
+    let steps = layer.weights.rows() / TILE_K;
     for row in 0..rows {
-        ask_for_outputs(s, layer, row0 + row, n0 + from, count);
-        // SAFETY: sums of this row are readable, and this thread alone uses its outputs.
+        // SAFETY: sums of this row are readable, and this thread alone uses its outputs. Whole tiles of them, if they are tiles, lie inside `out`:
+        // `m` rows of half as many bytes, up to whole pairs of panels, which is less for the fewest rows.
         unsafe {
             sums.read(s, 0, row, from, count, &mut main);
             if layer.gate.is_some() {
                 sums.read(s, 1, row, from, count, &mut gate);
             }
-            finish(s, layer, &affine, row0 + row, n0 + from, count, main.as_ptr(), gate.as_ptr());
+            match layer.out_form {
+                Form::Rows => {
+                    ask_for_outputs(s, layer, row0 + row, n0 + from, count);
+                    finish(s, layer, &affine, row0 + row, n0 + from, count, main.as_ptr(), gate.as_ptr());
+                }
+                Form::Tiles => {
+                    let mut done = [0.0f32; MAX_CHUNK];
+                    let (main, gate, to) = (main.as_ptr(), gate.as_ptr(), done.as_mut_ptr());
+                    finish_to(s, layer, &affine, row0 + row, n0 + from, count, main, gate, to);
+                    for (i, numbers) in done[..count].as_chunks::<TILE_K>().0.iter().enumerate() {
+                        let tile = place.tile(steps, row, from + i * TILE_K);
+                        let to = layer.out.ptr().cast::<u8>().add(tile * TILE_BYTES);
+                        unit::round_row(numbers, (row0 + row) % TILE_ROWS, to);
+                    }
+                }
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::super::super::Mat;
 use super::super::super::packed::Scales;
 use super::super::super::simd::Simd;
-use super::super::super::simd::matrix::{Product, TILE_BYTES, TILE_K, TILE_ROWS};
+use super::super::super::simd::matrix::{ASKED_ACTS, Product, TILE_BYTES, TILE_K, TILE_ROWS};
 use super::unit::{Float, Tiles, open};
 use super::{TILE_LEN, chunk_steps, pair_at};
 
@@ -100,6 +100,9 @@ pub(super) unsafe fn products(
             }
             let (next, next_step0) = if turn + 1 < turns { (turn + 1, step0) } else { (0, step0 + len) };
             let (next_w, next_group) = place(next);
+            // The next chunk of `X`, a part in each turn. Behind the last one comes the first, for the next task.
+            let next_chunk = if step0 + len < steps { step0 + len } else { 0 };
+            let next_acts = acts.wrapping_add(pair_at(rows, steps, 0, next_chunk) * TILE_BYTES);
             for pair in 0..sums.pairs {
                 ask(s, next_w, n0 + next_group * TILE_ROWS, next_step0, steps, [pair, sums.pairs]);
                 // SAFETY: panels and opened weights have `chunk` tiles from here on; there is a block of sums for each turn and pair.
@@ -111,6 +114,7 @@ pub(super) unsafe fn products(
                         sums: [0, 1, 2, 3].map(|tile| sums.block(turn, pair).add(tile * TILE_LEN)),
                         stride: 4 * TILE_ROWS,
                         next_sums: sums.block(turn, pair + 1),
+                        next_acts: next_acts.wrapping_add((turn * sums.pairs + pair) * chunk * 64 * ASKED_ACTS),
                         add: step0 > 0,
                     };
                     tiles.multiply(2.min(panels - 2 * pair), wide, product);

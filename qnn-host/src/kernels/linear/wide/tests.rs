@@ -6,14 +6,14 @@ use std::cell::Cell;
 use half::bf16;
 use proptest::prelude::*;
 
-use super::super::{Gate, Linear, Residual, linear, linear_on, scratch_len};
+use super::super::{Form, Gate, Linear, Residual, linear, linear_on, scratch_len};
 use crate::kernels::packed::{Packed, Packing, Scales};
 use crate::kernels::testing::{encoded, isas, less, numbers, packed_minima, packed_numbers, with_blocks};
 use crate::kernels::{Float, Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, PoolOptions};
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(super) enum Kind {
     Floats(Float),
     Bytes,
     Packed(Packing),
@@ -21,7 +21,7 @@ enum Kind {
     Less(Packing),
 }
 
-const KINDS: [Kind; 19] = [
+pub(super) const KINDS: [Kind; 19] = [
     Kind::Floats(Float::F16),
     Kind::Floats(Float::Bf16),
     Kind::Bytes,
@@ -44,7 +44,7 @@ const KINDS: [Kind; 19] = [
 ];
 
 /// Weights and what they stand for.
-struct Weights {
+pub(super) struct Weights {
     kind: Kind,
     bytes: Vec<u8>,
     scales: Vec<f32>,
@@ -53,7 +53,7 @@ struct Weights {
 }
 
 impl Weights {
-    fn new(kind: Kind, n: usize, k: usize, seed: u64) -> Self {
+    pub(super) fn new(kind: Kind, n: usize, k: usize, seed: u64) -> Self {
         let scales: Vec<f32> = numbers(n, seed ^ 9).iter().map(|x| x * 0.01).collect();
         let (bytes, values) = match kind {
             Kind::Floats(ty) => encoded(&numbers(n * k, seed), ty, 0),
@@ -75,7 +75,7 @@ impl Weights {
         Self { kind, bytes, scales, minima, values }
     }
 
-    fn mat(&self, n: usize, k: usize) -> Mat<'_> {
+    pub(super) fn mat(&self, n: usize, k: usize) -> Mat<'_> {
         match self.kind {
             Kind::Floats(ty) => Mat::new(Floats::new(&self.bytes, ty), n, k),
             Kind::Bytes => Mat::quantised(&self.bytes, &self.scales, n, k),
@@ -94,7 +94,7 @@ impl Weights {
 }
 
 /// The matrix units of this CPU, that for rows alone [with blocks](with_blocks).
-fn units() -> Vec<Isa> {
+pub(super) fn units() -> Vec<Isa> {
     thread_local! {
         /// Each test has a thread of its own.
         static SAID: Cell<bool> = const { Cell::new(false) };
@@ -110,13 +110,13 @@ fn units() -> Vec<Isa> {
 }
 
 /// Cases of a property: `PROPTEST_CASES` where it asks for fewer, for emulators.
-fn cases() -> u32 {
+pub(super) fn cases() -> u32 {
     const CASES: u32 = 48;
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     asked.map_or(CASES, |asked: u32| asked.min(CASES))
 }
 
-fn pool(threads: usize) -> Pool {
+pub(super) fn pool(threads: usize) -> Pool {
     Pool::new(&PoolOptions { threads, ..PoolOptions::default() }).expect("threads start")
 }
 
@@ -257,7 +257,7 @@ fn as_without_the_unit(isa: Isa, blocks_too: bool) {
             let scratch = SharedMut::new(&mut scratch);
             pool(2).run(&|worker| {
                 // SAFETY: all threads make this one call; outputs and scratch are borrowed here alone.
-                unsafe { linear(worker, isa, &x, m, &layers, scratch) }
+                unsafe { linear(worker, isa, &x, Form::Rows, m, &layers, scratch) }
             });
             outs.map(|out| out.iter().map(|y| y.to_bits()).collect::<Vec<_>>())
         };

@@ -46,6 +46,7 @@ fn sums_are_exact_for_small_numbers_and_the_thread_is_as_before() {
                 sums: std::array::from_fn(|_| at.next().expect("four")),
                 stride: 4 * TILE_ROWS,
                 next_sums: acts.as_ptr().cast(),
+                next_acts: acts.as_ptr().cast(),
                 add,
             };
             // SAFETY: two tiles each, and four of sums.
