@@ -222,7 +222,9 @@ impl<'a> Block<'a> {
                 }
             });
         }
-        for query in 0..self.count() {
+        // A matrix unit's are made as it loads them, below.
+        let weighed_here = if self.on_matrix.is_some() { 0 } else { self.count() };
+        for query in 0..weighed_here {
             // SAFETY: `count <= COLS` scores of this query.
             unsafe {
                 self.weigh(s, query, count);
@@ -238,6 +240,7 @@ impl<'a> Block<'a> {
                 if self.direct {
                     s.outline(direct::Weighted { block, values, count, ahead: keys_ahead });
                 } else if let Some(on) = self.on_matrix {
+                    matrix::weigh(on.tiles, block, on.place, count, span.values.scale());
                     matrix::weighted(on.tiles, block, on.place, values, count);
                 } else {
                     s.outline(packed::Weighted { block, values, count });
@@ -248,7 +251,7 @@ impl<'a> Block<'a> {
 
     /// Where a query's total is.
     #[inline(always)]
-    fn total<S: Simd>(&self, query: usize) -> *mut f32 {
+    pub(super) fn total<S: Simd>(&self, query: usize) -> *mut f32 {
         self.total.wrapping_add(query * TOTAL_VECTORS * S::LANES)
     }
 
@@ -261,8 +264,22 @@ impl<'a> Block<'a> {
         // SAFETY: all of it is memory of this query.
         unsafe {
             let scores = self.scores.add(query * COLS);
+            let (highest, total) = self.raise(s, query, maximum(s, scores, count));
+            weigh(s, scores, count, highest, total).store(s, self.total::<S>(query));
+        }
+    }
+
+    /// The exponent that a query's scores up to `score` are weighed by, and its total, to which weights are to be added: what was added before
+    /// is scaled where the exponent grows.
+    ///
+    /// # Safety
+    /// The invariant.
+    #[inline(always)]
+    pub(super) unsafe fn raise<S: Simd>(&self, s: S, query: usize, score: f32) -> (f32, Total<S>) {
+        // SAFETY: all of it is memory of this query.
+        unsafe {
             let before = *self.highest.add(query);
-            let now = before.max(exponent(maximum(s, scores, count)));
+            let now = before.max(exponent(score));
             let mut total = Total::load(s, self.total::<S>(query));
             if now > before {
                 *self.highest.add(query) = now;
@@ -272,7 +289,7 @@ impl<'a> Block<'a> {
                     scale(s, self.sums.add(query * self.value_stride), self.value_stride, factor);
                 }
             }
-            weigh(s, scores, count, now, total).store(s, self.total::<S>(query));
+            (now, total)
         }
     }
 

@@ -10,8 +10,11 @@ use std::arch::x86_64::*;
 
 use super::super::Isa;
 use super::super::float::Float;
+use super::super::math::PARTS_MAX;
+use super::super::simd::avx512::Avx512;
 use super::super::simd::avx512_bf16::pairs;
 use super::super::simd::matrix::{Product, TILE_BYTES, TILE_K, TILE_ROWS};
+use super::super::softmax::maximum;
 use super::block::Block;
 use super::source::Source;
 use super::{Attention, COLS, Rows};
@@ -124,7 +127,68 @@ pub(super) unsafe fn scores<R: Source>(
     }
 }
 
-/// `sums[query] += sum_j scores[query][j] * values[j]` for `count` rows of `dim` at `values`.
+/// Makes weights of each query's first `count` scores: tiles of them, times `factor`, and their sum in its total.
+///
+/// # Safety
+/// As [`scores`]; they are there.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) unsafe fn weigh(tiles: &Tiles, block: &Block<'_>, place: Place, count: usize, factor: f32) {
+    let (s, steps) = (tiles.float(), count.div_ceil(TILE_K));
+    for query in 0..block.count() {
+        // SAFETY: memory of this query; weights have tiles for `COLS` columns of whole pairs of panels.
+        unsafe {
+            let scores = block.scores.add(query * COLS);
+            let (highest, total) = block.raise(s, query, maximum(s, scores, count));
+            let sum = row_of_weights(scores, count, [highest, factor], line(place.weights, query, steps));
+            total.add(s, sum).store(s, block.total::<Avx512>(query));
+        }
+    }
+}
+
+/// The weights of a row's first `count` scores, `e^score / 2^highest`, times `factor` in its lines of tiles from `to` on, and their sum
+/// without it. Within 3e-6 of themselves before they are rounded.
+///
+/// # Safety
+/// Scores are readable up to a whole tile, the lines are writable, and the CPU has the features.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+unsafe fn row_of_weights(scores: *const f32, count: usize, [highest, factor]: [f32; 2], to: *mut u8) -> __m512 {
+    /// `2^f` for `f` up to a half, the best of its degree: off by 2.6e-6 of itself at most.
+    const POWER: [f32; 5] = [0.009_570_102, 0.055_917_86, 0.240_247_45, 0.693_121_8, 0.999_999_26];
+    let of = |scores: __m512| {
+        // What is not a number stays so, as the second operand.
+        let held = _mm512_max_ps(_mm512_set1_ps(-PARTS_MAX), scores);
+        let held = _mm512_min_ps(_mm512_set1_ps(PARTS_MAX), held);
+        let power = _mm512_fmsub_ps(held, _mm512_set1_ps(std::f32::consts::LOG2_E), _mm512_set1_ps(highest));
+        let whole = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(power);
+        let rest = _mm512_sub_ps(power, whole);
+        let [first, others @ ..] = POWER.map(|c| _mm512_set1_ps(c));
+        let weight = others.into_iter().fold(first, |sum, c| _mm512_fmadd_ps(sum, rest, c));
+        _mm512_scalef_ps(weight, whole)
+    };
+    let mut sums = [_mm512_setzero_ps(); 2];
+    for step in 0..count.div_ceil(TILE_K) {
+        let mask = u32::MAX >> TILE_K.saturating_sub(count - step * TILE_K);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let scores = scores.add(step * TILE_K);
+            let low = _mm512_maskz_mov_ps(mask as u16, of(_mm512_loadu_ps(scores)));
+            let high = _mm512_maskz_mov_ps((mask >> 16) as u16, of(_mm512_loadu_ps(scores.add(16))));
+            sums = [_mm512_add_ps(sums[0], low), _mm512_add_ps(sums[1], high)];
+            let [low, high] = [low, high].map(|weights| _mm512_mul_ps(weights, _mm512_set1_ps(factor)));
+            let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+            _mm512_storeu_si512(to.add(2 * step * TILE_BYTES).cast(), both);
+        }
+    }
+    _mm512_add_ps(sums[0], sums[1])
+}
+
+/// Where the first line of row `row` is in tiles of the first operand, `steps` along `k`; the next ones are two tiles apart.
+fn line(tiles: *mut u8, row: usize, steps: usize) -> *mut u8 {
+    let (pair, panel, line) = (row / (2 * TILE_ROWS), row / TILE_ROWS % 2, row % TILE_ROWS);
+    tiles.wrapping_add((2 * pair * steps + panel) * TILE_BYTES + 64 * line)
+}
+
+/// `sums[query] += sum_j weights[query][j] * values[j]`, of the weights that [`weigh`] made, for `count` rows of `dim` at `values`.
 ///
 /// # Safety
 /// As [`scores`]; the rows are readable.
@@ -144,8 +208,6 @@ pub(super) unsafe fn weighted<R: Source>(tiles: &Tiles, block: &Block<'_>, place
         // SAFETY: values have tiles for `dim` numbers and `COL_STEPS` steps.
         unsafe { row_of_tiles(&two, dim, j, steps, place.values) };
     }
-    // SAFETY: `padded` rows of `COLS` weights; those from `count` on are left out.
-    unsafe { rows(block.scores, whole_pairs(block), count, steps, place.weights) };
     debug_assert!(steps <= COL_STEPS);
     for query in (0..block.count()).step_by(2 * TILE_ROWS) {
         for d in (0..dim).step_by(2 * TILE_ROWS) {
@@ -180,7 +242,7 @@ fn whole_pairs(block: &Block<'_>) -> usize {
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn rows(from: *const f32, n: usize, count: usize, steps: usize, to: *mut u8) {
     for row in 0..n {
-        let (pair, panel, line) = (row / (2 * TILE_ROWS), row / TILE_ROWS % 2, row % TILE_ROWS);
+        let to = line(to, row, steps);
         for step in 0..steps {
             let first = step * TILE_K;
             let mask = u32::MAX >> TILE_K.saturating_sub(count - first);
@@ -190,8 +252,7 @@ unsafe fn rows(from: *const f32, n: usize, count: usize, steps: usize, to: *mut 
                 let low = _mm512_maskz_loadu_ps(mask as u16, from);
                 let high = _mm512_maskz_loadu_ps((mask >> 16) as u16, from.wrapping_add(16));
                 let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
-                let tile = 2 * (pair * steps + step) + panel;
-                _mm512_storeu_si512(to.add(tile * TILE_BYTES + 64 * line).cast(), both);
+                _mm512_storeu_si512(to.add(2 * step * TILE_BYTES).cast(), both);
             }
         }
     }

@@ -50,6 +50,12 @@ pub(super) unsafe fn scores<R: Source>(tiles: &Tiles, _: &Block<'_>, _: Place, _
 
 /// # Safety
 /// None: there are no tiles.
+pub(super) unsafe fn weigh(tiles: &Tiles, _: &Block<'_>, _: Place, _: usize, _: f32) {
+    match *tiles {}
+}
+
+/// # Safety
+/// None: there are no tiles.
 pub(super) unsafe fn weighted<R: Source>(tiles: &Tiles, _: &Block<'_>, _: Place, _: R, _: usize) {
     match *tiles {}
 }

@@ -63,7 +63,7 @@ impl<S: Simd> Total<S> {
     }
 
     #[inline(always)]
-    fn add(self, s: S, x: S::V) -> Self {
+    pub(super) fn add(self, s: S, x: S::V) -> Self {
         let Self([sum, rest, last]) = self;
         let (sum, lost) = exact_sum(s, sum, x);
         let (rest, lost) = exact_sum(s, rest, lost);

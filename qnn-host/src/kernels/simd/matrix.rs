@@ -30,6 +30,7 @@ pub(crate) struct Product {
     /// Sums that will be worked on next: asked for meanwhile, [`ASKED_LINES`] lines for each step along `k`.
     pub(crate) next_sums: *const f32,
     /// Activations that will be worked on later, which AMX asks for meanwhile: [`ASKED_ACTS`] lines for each step along `k`.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     pub(crate) next_acts: *const u8,
     /// Whether sums begin with what is there, or with 0.
     pub(crate) add: bool,
