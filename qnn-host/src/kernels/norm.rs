@@ -63,10 +63,12 @@ fn in_place_body<S: Simd>(s: S, x: &mut [f32], width: usize, gamma: Floats<'_>, 
     });
 }
 
+/// One row.
+///
 /// # Safety
 /// `n` elements are readable at `x` and `gamma` and writable at `y`; `y` is `x` or does not overlap it.
 #[inline(always)]
-unsafe fn row<S: Simd, E: Elem>(s: S, x: *const f32, n: usize, gamma: *const E, epsilon: f32, y: *mut f32) {
+pub(super) unsafe fn row<S: Simd, E: Elem>(s: S, x: *const f32, n: usize, gamma: *const E, epsilon: f32, y: *mut f32) {
     let (whole, rest) = (n - n % S::LANES, n % S::LANES);
     let mut sums = [s.zero(); 4];
     for (turn, i) in (0..whole).step_by(S::LANES).enumerate() {
@@ -94,10 +96,12 @@ unsafe fn row<S: Simd, E: Elem>(s: S, x: *const f32, n: usize, gamma: *const E, 
     }
 }
 
+/// Adds `beta`.
+///
 /// # Safety
 /// `n` elements are readable at `beta` and writable at `y`.
 #[inline(always)]
-unsafe fn shift<S: Simd, E: Elem>(s: S, y: *mut f32, n: usize, beta: *const E) {
+pub(super) unsafe fn shift<S: Simd, E: Elem>(s: S, y: *mut f32, n: usize, beta: *const E) {
     let (whole, rest) = (n - n % S::LANES, n % S::LANES);
     for i in (0..whole).step_by(S::LANES) {
         // SAFETY: `i + LANES <= n`.

@@ -2,6 +2,9 @@
 
 use super::prelude::*;
 use crate::kernels;
+use crate::kernels::linear::{self, Form};
+use crate::pool::Worker;
+use crate::step::Dst;
 
 const RMS: OpSpec = OpSpec {
     name: "RmsNorm",
@@ -100,7 +103,11 @@ pub(super) fn rms_step(
     beta: bool,
 ) -> Result<Box<dyn Step>, ExecError> {
     let (x, gamma, beta, width) = operands(b, node, gamma, beta)?;
+    let dst = b.dst(b.output(node)?);
     match gamma {
+        Some(gamma) if b.form(b.output(node)?) == Form::Tiles => {
+            Ok(Box::new(NormToTiles { norm: FastRmsNorm { x, gamma, beta, width, epsilon }, dst }))
+        }
         Some(gamma) if b.fast => b.each(node, FastRmsNorm { x, gamma, beta, width, epsilon }),
         gamma => b.each(node, Norm { kind: NormKind::Rms, x, gamma, beta, width, epsilon }),
     }
@@ -188,5 +195,23 @@ impl Fill for FastRmsNorm {
 
     fn unit(&self) -> usize {
         self.width
+    }
+}
+
+/// [`FastRmsNorm`] in tiles of bf16, for a layer that a matrix unit computes.
+struct NormToTiles {
+    norm: FastRmsNorm,
+    dst: Dst,
+}
+
+impl Step for NormToTiles {
+    fn run(&self, cx: &RunContext<'_>, worker: Worker<'_>) -> Result<(), Fault> {
+        let FastRmsNorm { x, gamma, beta, width, epsilon } = &self.norm;
+        let (gamma, beta) = (cx.floats(gamma), beta.as_ref().map(|b| cx.floats(b)));
+        let norm = linear::RmsNorm { x: cx.read(x), width: *width, gamma, beta, epsilon: *epsilon };
+        // SAFETY: every thread comes here with the same operands, barriers lie before and after the step, and the plan keeps the output apart
+        // from what is read.
+        unsafe { linear::rms_norm_to_tiles(worker, cx.isa, &norm, cx.write(&self.dst)) };
+        Ok(())
     }
 }

@@ -50,9 +50,43 @@ pub fn on_matrix_unit(isa: Isa, m: usize, blocks: bool) -> bool {
     }
 }
 
-/// Whether `m` rows of `n` numbers may lie [in tiles](Form::Tiles) between two layers that a matrix unit computes: whole ones along `n`.
+/// Whether `m` rows of `n` numbers may lie [in tiles](Form::Tiles) for a layer that a matrix unit computes: whole ones along `n`.
 pub fn fits_tiles(isa: Isa, m: usize, n: usize) -> bool {
     wide::takes(isa, m) != OnTiles::Nothing && n > 0 && n.is_multiple_of(TILE_K)
+}
+
+/// [`super::rms_norm`] of rows.
+#[derive(Clone, Copy)]
+pub struct RmsNorm<'a> {
+    /// `[rows, width]`.
+    pub x: &'a [f32],
+    /// Length of a row.
+    pub width: usize,
+    /// `[width]`.
+    pub gamma: Floats<'a>,
+    /// `[width]`, added at the end.
+    pub beta: Option<Floats<'a>>,
+    /// Added to the mean of squares.
+    pub epsilon: f32,
+}
+
+/// Longest row that [`rms_norm_to_tiles`] takes.
+pub const MAX_NORM_WIDTH: usize = wide::MAX_NORM_WIDTH;
+
+/// Writes the normalised rows to `out` [in tiles](Form::Tiles), the numbers that [`super::rms_norm`] gives, rounded.
+///
+/// # Safety
+/// A team kernel: every thread of `worker`'s run calls it with the same arguments; between this call and any other use of `out` lies a barrier.
+///
+/// # Panics
+/// When an operand does not fit, or [`fits_tiles`] does not take the rows.
+pub unsafe fn rms_norm_to_tiles(worker: Worker<'_>, isa: Isa, norm: &RmsNorm<'_>, out: SharedMut<'_, f32>) {
+    let RmsNorm { x, width, gamma, beta, .. } = *norm;
+    assert!(width <= MAX_NORM_WIDTH && x.len().is_multiple_of(width.max(1)), "{} numbers, rows of {width}", x.len());
+    assert!(fits_tiles(isa, x.len() / width.max(1), width), "rows that no matrix unit takes in tiles");
+    assert!(gamma.len() == width && beta.is_none_or(|beta| beta.len() == width), "gamma and beta are as long as a row");
+    // SAFETY: checked; the caller's promise.
+    unsafe { wide::rms_norm(isa, worker, norm, out) };
 }
 
 /// Computes all `layers` of `x` (`[m, k]`), which lies in memory as `x_form` says.

@@ -35,6 +35,12 @@ impl Matrix {
         }
     }
 
+    /// The vector unit beside it.
+    pub(crate) fn float(self) -> Avx512 {
+        // A matrix unit is only looked for where that one was found.
+        Avx512(())
+    }
+
     /// Makes the unit ready on this thread.
     pub(crate) fn tiles(self) -> Tiles {
         match self {
@@ -47,7 +53,7 @@ impl Matrix {
 impl Tiles {
     /// The vector unit beside it.
     pub(crate) fn float(&self) -> Avx512 {
-        // A matrix unit is only looked for where that one was found.
+        // As above.
         Avx512(())
     }
 

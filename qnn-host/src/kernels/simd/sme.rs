@@ -58,6 +58,12 @@ impl Sme {
         found.then_some(Self(()))
     }
 
+    /// The vector unit beside it.
+    pub(crate) fn float(self) -> Neon {
+        // The base architecture has it.
+        Neon(())
+    }
+
     /// Sets this thread's vector length.
     ///
     /// # Panics
@@ -163,7 +169,7 @@ macro_rules! product {
 impl Tiles {
     /// The vector unit beside it.
     pub(crate) fn float(&self) -> Neon {
-        // The base architecture has it.
+        // As above.
         Neon(())
     }
 

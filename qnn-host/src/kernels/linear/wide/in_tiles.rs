@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::super::{Form, Gate, Linear, Residual, linear, scratch_len};
+use super::super::{Form, Gate, Linear, Residual, RmsNorm, linear, rms_norm_to_tiles, scratch_len};
 use super::tests::{KINDS, Weights, cases, pool, units};
-use crate::kernels::testing::numbers;
-use crate::kernels::{Isa, SharedMut};
+use crate::kernels::testing::{encoded, numbers};
+use crate::kernels::{Float, Floats, Isa, SharedMut, rms_norm};
 
 /// A layer with or without a gate, `[n, k]`, and two that read what it writes.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,48 @@ proptest! {
         kinds in prop::array::uniform2(0..KINDS.len()), gate: bool, residual: bool, threads in 1usize..4, seed: u64,
     ) {
         Chain { m, k, n: steps * super::TILE_K, outs, kinds, gate, residual, threads, seed }.check();
+    }
+}
+
+/// The bits of a layer of normalised rows, which lie between the two as `form` says.
+fn of_norm(
+    isa: Isa,
+    form: Form,
+    [m, width, threads]: [usize; 3],
+    gamma: Floats<'_>,
+    beta: Option<Floats<'_>>,
+) -> Vec<u32> {
+    let (x, weights) = (numbers(m * width, 4), Weights::new(KINDS[3], 40, width, 6));
+    let (mut between, mut result) = (vec![f32::NAN; m * width], vec![f32::NAN; m * 40]);
+    let mut scratch = vec![f32::NAN; scratch_len(isa, m, width, threads)];
+    let (scratch, out, pool) = (SharedMut::new(&mut scratch), SharedMut::new(&mut result), pool(threads));
+    match form {
+        Form::Rows => rms_norm(isa, &x, width, gamma, beta, 1e-5, &mut between),
+        Form::Tiles => {
+            let norm = RmsNorm { x: &x, width, gamma, beta, epsilon: 1e-5 };
+            let out = SharedMut::new(&mut between);
+            // SAFETY: all threads make this one call; what is written is borrowed here alone.
+            pool.run(&|worker| unsafe { rms_norm_to_tiles(worker, isa, &norm, out) });
+        }
+    }
+    let layers = [Linear::new(weights.mat(40, width), out)];
+    // SAFETY: as above.
+    pool.run(&|worker| unsafe { linear(worker, isa, &between, form, m, &layers, scratch) });
+    result.iter().map(|y| y.to_bits()).collect()
+}
+
+#[test]
+fn normalised_rows_in_tiles_have_the_same_bits() {
+    for isa in units() {
+        for (m, width, threads) in [(64, 64, 1), (97, 1056, 2), (513, 96, 3)] {
+            for (i, ty) in Float::ALL.into_iter().enumerate() {
+                let [gamma, beta] = [1, 2].map(|seed| encoded(&numbers(width, seed), ty, 0).0);
+                let view = |bytes| Floats::new(bytes, ty);
+                let beta = (i > 0).then(|| view(&beta));
+                let run = |form| of_norm(isa, form, [m, width, threads], view(&gamma), beta);
+                assert!(run(Form::Rows) == run(Form::Tiles), "{m} rows of {width} on {}", isa.name());
+            }
+        }
     }
 }
 

@@ -24,6 +24,7 @@
 mod avx512;
 #[cfg(test)]
 mod in_tiles;
+mod norm;
 mod products;
 #[cfg(target_arch = "aarch64")]
 mod sme;
@@ -32,6 +33,7 @@ mod tests;
 
 #[cfg(target_arch = "x86_64")]
 use self::avx512 as unit;
+pub(super) use self::norm::{MAX_WIDTH as MAX_NORM_WIDTH, rms_norm};
 use self::products::{Sums, products};
 #[cfg(target_arch = "aarch64")]
 use self::sme as unit;
@@ -178,14 +180,25 @@ unsafe fn round(job: &Job<'_>, pair: usize, panel: usize, steps: usize, to: *mut
     for row in 0..TILE_ROWS {
         let at = (2 * pair + panel) * TILE_ROWS + row;
         let numbers = if at < job.m { &job.x[at * job.k..][..job.k] } else { &[] };
-        let len = chunk_steps(steps);
-        for chunk in (0..steps).step_by(len) {
-            let first = pair_at(job.m, steps, pair, chunk) + panel;
-            for step in chunk..steps.min(chunk + len) {
-                let rest = numbers.get(step * TILE_K..).unwrap_or(&[]);
-                // SAFETY: all tiles of `X` are writable, and the CPU has the features, as the caller promised.
-                unsafe { unit::round_row(rest, row, to.add((first + 2 * (step - chunk)) * TILE_BYTES)) };
-            }
+        // SAFETY: the caller's promise.
+        unsafe { round_row(numbers, at, job.m, steps, to) };
+    }
+}
+
+/// Rounds row `at` of `m`, zeros behind its numbers.
+///
+/// # Safety
+/// All tiles of the rows are writable at `to`; the CPU has the features.
+#[inline]
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16"))]
+unsafe fn round_row(numbers: &[f32], at: usize, m: usize, steps: usize, to: *mut u8) {
+    let len = chunk_steps(steps);
+    for chunk in (0..steps).step_by(len) {
+        let first = pair_at(m, steps, at / (2 * TILE_ROWS), chunk) + at / TILE_ROWS % 2;
+        for step in chunk..steps.min(chunk + len) {
+            let rest = numbers.get(step * TILE_K..).unwrap_or(&[]);
+            // SAFETY: all tiles are writable, and the CPU has the features, as the caller promised.
+            unsafe { unit::round_row(rest, at % TILE_ROWS, to.add((first + 2 * (step - chunk)) * TILE_BYTES)) };
         }
     }
 }
