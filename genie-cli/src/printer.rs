@@ -51,7 +51,15 @@ impl Printer {
             (_, 2) => "debug",
             _ => "trace",
         };
-        let filter = EnvFilter::try_from_env("GENIE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+        let asked = std::env::var("GENIE_LOG").ok().filter(|filter| !filter.is_empty());
+        let filter = asked.and_then(|asked| match EnvFilter::try_new(&asked) {
+            Ok(filter) => Some(filter),
+            Err(why) => {
+                self.info(format_args!("warning: `GENIE_LOG={asked}` is no filter ({why}): it is ignored"));
+                None
+            }
+        });
+        let filter = filter.unwrap_or_else(|| EnvFilter::new(level));
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(stderr)

@@ -2,6 +2,7 @@
 
 mod fake;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -105,6 +106,34 @@ fn a_turn_is_not_given_to_one_of_lower_priority() {
         assert_eq!(found[0].n_parked > 0, parked, "priority {priority}");
         assert!(found.iter().all(|done| done.reply.tokens.len() == 12));
     }
+}
+
+#[test]
+fn turns_are_given_to_no_more_requests_than_there_are_slots() {
+    let options = ServeOptions { turn: Some(2), max_slots: 2, ..ServeOptions::default() };
+    let mut scheduler = scheduler(Fake::new(CONTEXT, CONTEXT).one_at_a_time(), options);
+    for i in 0..6 {
+        scheduler.submit(request([i, i + 1].into_iter(), 9), 0).expect("it is taken");
+    }
+    let (mut begun, mut most, mut n_parked, mut n_done) = (BTreeSet::new(), 0, 0, 0);
+    for now in 0..1_000 {
+        scheduler.tick(now).expect("it runs");
+        for event in scheduler.take_events() {
+            begun.insert(event.id());
+            most = most.max(begun.len());
+            match event {
+                Event::Parked { .. } => n_parked += 1,
+                Event::Done(done) => {
+                    assert_eq!(done.reply.tokens.len(), 9);
+                    begun.remove(&done.id);
+                    n_done += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((n_done, most), (6, 2), "all are over, two of them under way at a time");
+    assert!(n_parked >= 12, "they took turns: {n_parked}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         let total: u64 = entries.iter().map(|entry| entry.bytes).sum();
         if args.json {
             let models: Vec<_> = entries.iter().map(Entry::to_json).collect();
-            printer.data_line(json!({"folder": folder, "bytes": total, "models": models}))?;
+            printer.data_line(json!({"folder": folder.display().to_string(), "bytes": total, "models": models}))?;
             return Ok(ExitStatus::Done);
         }
         for entry in &entries {
@@ -69,7 +69,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     match args.json {
         true => {
             let removed: Vec<_> = chosen.iter().map(|entry| entry.to_json()).collect();
-            printer.data_line(json!({"folder": folder, "bytes": bytes, "removed": removed}))?;
+            printer.data_line(json!({"folder": folder.display().to_string(), "bytes": bytes, "removed": removed}))?;
         }
         false => printer.info(format_args!("{} freed", DecimalBytes(bytes))),
     }
@@ -78,7 +78,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
 
 impl Entry {
     fn to_json(&self) -> serde_json::Value {
-        json!({"name": self.name, "folder": self.folder, "bytes": self.bytes, "state": self.state})
+        json!({"name": self.name, "folder": self.folder.display().to_string(), "bytes": self.bytes, "state": self.state})
     }
 }
 

@@ -72,7 +72,7 @@ impl Args {
     pub fn of_run(run: &run::Args) -> Option<Self> {
         let words = Words::of(&run.words, &run.bundle).ok()?;
         let at_terminal = || stdin().is_terminal() && stdout().is_terminal();
-        let is_plain = !run.json && !run.raw && run.saved.save.is_none() && run.streams.is_none() && !run.images.any();
+        let is_plain = !run.json && !run.raw && run.streams.is_none() && !run.images.any() && !run.states_more();
         if words.prompt.is_some() || run.states_prompt() || !is_plain || !at_terminal() {
             return None;
         }
@@ -118,8 +118,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let mut chat = Chat { args, printer, screen: Screen::new(printer), conversation, last: None };
     if let Some(folder) = &args.restore {
         chat.restore(folder)?;
-    } else if let Some(system) = args.chat.system() {
-        chat.conversation.push(system);
+    }
+    if let Some(system) = args.chat.system() {
+        chat.set_system(Some(system));
     }
     let mut input = Input::new(printer)?;
     chat.screen.welcome(chat.conversation.session(), input.is_terminal());
@@ -225,21 +226,20 @@ impl Chat<'_> {
                 self.conversation.messages_mut().extend(system);
                 self.printer.info("the conversation is forgotten");
             }
-            Command::System(text) => {
-                let messages = self.conversation.messages_mut();
-                if messages.first().is_some_and(|m| m.role() == "system") {
-                    messages.remove(0);
-                }
-                if !text.is_empty() {
-                    messages.insert(0, Message::system(text));
-                }
-            }
+            Command::System(text) => self.set_system((!text.is_empty()).then(|| Message::system(text))),
             Command::Regenerate => {
-                if !self.drop_reply() {
+                let Some(reply) = self.drop_reply() else {
                     self.printer.info("there is no reply to generate again");
                     return Ok(());
+                };
+                let n_before = self.conversation.messages().len();
+                if let Err(error) = self.answer(true) {
+                    // The old reply stands, if no new one came.
+                    if self.conversation.messages().len() == n_before {
+                        self.conversation.push(reply);
+                    }
+                    return Err(error);
                 }
-                self.answer(true)?;
             }
             Command::Undo => match self.undo() {
                 Some(_) => self.printer.info(format_args!("{} messages are left", self.conversation.messages().len())),
@@ -284,16 +284,28 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Takes the last reply away; `false` if there is none.
-    fn drop_reply(&mut self) -> bool {
-        self.conversation.messages_mut().pop_if(|message| message.role() == "assistant").is_some()
+    /// Puts a system message first, in the place of another.
+    fn set_system(&mut self, system: Option<Message>) {
+        let messages = self.conversation.messages_mut();
+        messages.retain(|message| message.role() != "system");
+        if let Some(system) = system {
+            messages.insert(0, system);
+        }
+    }
+
+    /// Takes the last reply away, if there is one.
+    fn drop_reply(&mut self) -> Option<Message> {
+        self.conversation.messages_mut().pop_if(|message| message.role() == "assistant")
     }
 
     /// Takes the last message of the user's and the reply to it away, and returns its text.
     fn undo(&mut self) -> Option<String> {
-        self.drop_reply();
-        let message = self.conversation.messages_mut().pop_if(|message| message.role() == "user")?;
-        message.text()
+        let reply = self.drop_reply();
+        let message = self.conversation.messages_mut().pop_if(|message| message.role() == "user");
+        if let (None, Some(reply)) = (&message, reply) {
+            self.conversation.push(reply);
+        }
+        message?.text()
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {

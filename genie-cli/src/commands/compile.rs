@@ -288,6 +288,13 @@ fn into_bundle(mut options: CompileOptions, args: &Args, printer: &Printer) -> R
 
 /// Qualcomm's library: from `--backend-lib` or `--backend`, else the one found on this machine.
 fn htp_backend(htp: &HtpOptions, args: &BackendArgs) -> Result<Arc<Backend>> {
+    if args.backend.as_deref() == Some("host") {
+        let what = format!(
+            "`--backend host`: SoC `{}` is compiled for by Qualcomm's library, found the embedded one",
+            htp.target()
+        );
+        return Err(UserError::error(what, "leave out `--backend host`, or `--soc` to compile for this machine's CPU"));
+    }
     let path = args.backend.as_ref().map(PathBuf::from);
     let path = path.filter(|path| path.components().count() > 1 || path.extension().is_some());
     let named = args.backend_lib.clone().or(path);

@@ -21,7 +21,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
         ],
     ),
     ("list", ["genie list", "genie list --json", "genie list | less"]),
-    ("rm", ["genie rm model", "genie rm demo", "genie rm model --json"]),
+    ("rm", ["genie rm model", "genie rm MODEL_DIR", "genie rm model --json"]),
     ("cache", ["genie cache", "genie cache --prune", "genie cache --json"]),
     (
         "compile",

@@ -1,6 +1,6 @@
 //! `genie list`: the models that can be named by one word.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use indicatif::DecimalBytes;
@@ -32,7 +32,8 @@ struct Row {
     bytes: u64,
     /// Longest context, in tokens.
     context: Option<usize>,
-    path: PathBuf,
+    /// As text: JSON holds no other.
+    path: String,
 }
 
 /// Prints the models: the demo, those of the folder of models, and those that were compiled from elsewhere.
@@ -52,7 +53,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     for row in &rows {
         let size = if row.bytes > 0 { DecimalBytes(row.bytes).to_string() } else { "-".into() };
         let context = row.context.map_or_else(|| "-".into(), |context| context.to_string());
-        let path = row.path.display();
+        let path = &row.path;
         printer.data_line(format_args!(
             "{:width$}  {:10}  {:14}  {size:>9}  {context:>7}  {path}",
             row.name, row.kind, row.state
@@ -73,7 +74,7 @@ fn rows() -> Result<Vec<Row>> {
         state: if is_compiled { ModelState::Ready.name() } else { "not-compiled" },
         bytes: super::cache::bytes_below(&demo),
         context: None,
-        path: demo,
+        path: demo.display().to_string(),
     }];
     let compiled = CompiledModels::open().and_then(|store| store.list()).map_err(open_genie::Error::from)?;
     let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -96,7 +97,7 @@ fn rows() -> Result<Vec<Row>> {
             },
             context: own.map(|own| own.context),
             name: model.name,
-            path: model.path,
+            path: model.path.display().to_string(),
         });
     }
     for model in compiled.into_iter().filter(|model| !from_folder.contains(&model.source)) {
@@ -106,7 +107,7 @@ fn rows() -> Result<Vec<Row>> {
             bytes: model.bytes(),
             context: Some(model.context),
             name: model.name,
-            path: model.source,
+            path: model.source.display().to_string(),
         });
     }
     Ok(rows)

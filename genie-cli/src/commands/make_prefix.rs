@@ -55,7 +55,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     }
     let made = model.make_forecast_prefix(&tokens, &folder)?;
     if args.json {
-        printer.data_line(json!({ "folder": folder, "forecast_prefix": made.n_rows }))?;
+        printer.data_line(json!({ "folder": folder.display().to_string(), "forecast_prefix": made.n_rows }))?;
         return Ok(ExitStatus::Done);
     }
     printer.data_line(folder.display())?;

@@ -104,7 +104,7 @@ impl Command {
             Self::Compile(args) => args.json,
             Self::Inspect(args) => args.json,
             Self::Plan(args) => args.json,
-            Self::Bench(args) => args.json,
+            Self::Bench(args) => args.is_json(),
             Self::Verify(args) => args.json,
             Self::Explain(args) => args.json,
             #[cfg(feature = "train")]

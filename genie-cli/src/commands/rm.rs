@@ -41,7 +41,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             DecimalBytes(bytes),
             model.source.display()
         ));
-        records.push(json!({"name": model.name, "source": model.source, "bytes": bytes}));
+        records.push(json!({"name": model.name, "source": model.source.display().to_string(), "bytes": bytes}));
     }
     if args.json {
         printer.data_line(json!({"removed": records}))?;

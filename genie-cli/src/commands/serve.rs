@@ -17,6 +17,7 @@ use crate::args::{
     number::{self, Limit},
 };
 use crate::exit::ExitStatus;
+use crate::failure::UserError;
 use crate::outfile;
 use crate::printer::Printer;
 use folder::Limits;
@@ -183,7 +184,12 @@ impl Args {
         let mut api_keys = self.api_key.clone();
         if let Some(file) = &self.api_key_file {
             let text = std::fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))?;
+            let before = api_keys.len();
             api_keys.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+            if api_keys.len() == before {
+                let what = format!("`--api-key-file {}`: expected one key a line, found none", file.display());
+                return Err(UserError::error(what, "write a key into it, or leave the flag out to serve without keys"));
+            }
         }
         Ok(ServerOptions {
             host: self.host,

@@ -196,7 +196,7 @@ fn report(trained: &Trained, args: &Args, printer: &Printer) -> Result<()> {
     let rate = trained.tokens as f64 / seconds.max(1e-9);
     if args.json {
         printer.data_line(json!({
-            "output": trained.output, "steps": trained.steps, "loss": trained.loss, "held_out_loss": trained.held_out,
+            "output": trained.output.display().to_string(), "steps": trained.steps, "loss": trained.loss, "held_out_loss": trained.held_out,
             "weights": trained.weights, "vocabulary": trained.vocabulary, "seconds": seconds, "tokens_per_second": rate,
         }))?;
         return Ok(());

@@ -125,8 +125,9 @@ impl CompiledModels {
         };
         compile.check()?;
         crate::compile(&compile, &open_backend(options)?, options, progress)?;
-        let record =
-            Record { source: source.path().to_owned(), stamp: source.stamp().to_owned(), context, made_by: version() };
+        // JSON holds no other text; the folder's name and the stamp say which source it is.
+        let shown = PathBuf::from(source.path().to_string_lossy().into_owned());
+        let record = Record { source: shown, stamp: source.stamp().to_owned(), context, made_by: version() };
         let text = serde_json::to_vec_pretty(&record).unwrap_or_default();
         file_io::write_bytes(&folder.join(RECORD), &text).map_err(ModelsError::from)?;
         Ok(bundle)

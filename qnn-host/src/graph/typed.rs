@@ -1,6 +1,6 @@
 //! The form of a graph that passes work on: typed operations over values, in execution order.
 //!
-//! *Units and dtype*: a [`Storage::F32`] value is kept as `f32`, a [`Storage::I32`] value as `i32`; client inputs and constants
+//! *Units and dtype*: a [`Storage::F32`] value is kept as `f32` (between steps of a matrix unit as bf16: `exec::tiles`), a [`Storage::I32`] value as `i32`; client inputs and constants
 //! keep their declared type until a node that cannot read it makes `legalize` add a conversion.
 //! *Invariants*: every node has at most one output; a node stands after the nodes that write its inputs; a view has as
 //! many elements as what it views, in the same order. A rewrite replaces the last node of what it fuses, so the order

@@ -39,7 +39,7 @@ mod shared;
 mod simd;
 mod softmax;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub(crate) mod unpack;
 
 pub use float::{Float, Floats, FloatsMut};

@@ -21,9 +21,14 @@ pub(crate) fn with_blocks(isa: Isa) -> Isa {
     isa
 }
 
+/// Whether it has a matrix unit.
+pub(crate) fn has_matrix_unit(isa: Isa) -> bool {
+    isa.2.is_some()
+}
+
 /// Those whose steps of many rows have the arithmetic of narrow ones.
 pub(crate) fn isas_without_matrix_unit() -> impl Iterator<Item = Isa> {
-    isas().filter(|isa| isa.2.is_none())
+    isas().filter(|&isa| !has_matrix_unit(isa))
 }
 
 /// `n` reproducible numbers, most of them within +-2, a few larger.

@@ -64,7 +64,7 @@ pub struct Args {
     pub fill: Vec<usize>,
     /// Instead of the above: decode `--tg` tokens with drafts whose tokens are right with these probabilities, by prompt lookup,
     /// and without drafts, in turns.
-    #[arg(long, value_delimiter = ',', value_name = "P,P", value_parser = number::probability, conflicts_with_all = ["calibrate", "limits", "profile", "trace"])]
+    #[arg(long, value_delimiter = ',', value_name = "P,P", value_parser = number::probability, conflicts_with_all = ["calibrate", "limits", "profile", "trace", "pp", "fill"])]
     pub spec_accept: Vec<f64>,
     /// Most tokens of a draft of `--spec-accept`.
     #[arg(long, default_value_t = 7, value_name = "TOKENS", value_parser = number::at_least_one, requires = "spec_accept")]
@@ -87,7 +87,7 @@ pub struct Args {
     pub trace: Option<PathBuf>,
     /// Plot tokens/s against prompt length and context fill, as an SVG.
     #[cfg(feature = "plot")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["calibrate", "serve"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["calibrate", "serve", "spec_accept"])]
     pub plot: Option<PathBuf>,
     #[command(flatten)]
     pub serving: serve::ServeArgs,
@@ -107,6 +107,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// Whether stdout is JSON, an error's line too.
+    pub fn is_json(&self) -> bool {
+        self.json || self.output == Some(rows::Format::Jsonl)
+    }
+
     /// Whether the tests have a purpose beside what is printed.
     fn writes_files(&self) -> bool {
         #[cfg(feature = "plot")]
@@ -158,7 +163,10 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if !args.spec_accept.is_empty() {
         let mut out = output::Output::new(printer, args.json);
         let mut session = model.into_session()?;
-        let tokens = args.tg.first().copied().unwrap_or_default();
+        let &[tokens] = &args.tg[..] else {
+            let what = format!("`--tg`: expected one number with `--spec-accept`, found {}", args.tg.len());
+            return Err(UserError::error(what, "measure one length at a time"));
+        };
         let (accept, prompt) = (&args.spec_accept[..], SPEC_PROMPT);
         let plan = speculation::Plan { accept, tokens, prompt, draft_len: args.draft_len, reps: args.reps };
         speculation::run(&plan, &mut session, &metadata, &mut out)?;
@@ -181,7 +189,12 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         }
         let measured = match run_test(test, &mut model, &roofline, args) {
             Err(error) if failure::is_stop(&error) => break,
-            measured => measured?,
+            Ok(measured) => measured,
+            Err(error) => {
+                // What was printed stays a whole document.
+                out.finish()?;
+                return Err(error);
+            }
         };
         let record = Record::new(&metadata, test, &measured, &weights, &roofline);
         out.measure(&record)?;

@@ -24,10 +24,10 @@ pub struct Args {
     #[arg(long, short = 'f', alias = "prompt_file", value_name = "FILE", conflicts_with = "prompt_tokens")]
     pub prompt_file: Option<PathBuf>,
     /// Process `\n`, `\t`, `\x41`, `\u{e9}` and the like in the prompt.
-    #[arg(long, short = 'e')]
+    #[arg(long, short = 'e', conflicts_with_all = ["prompt_tokens", "embedding_file"])]
     pub escape: bool,
     /// Keep control tokens that are written in the prompt, such as `<|eot_id|>`, as text: for text that others wrote.
-    #[arg(long, conflicts_with = "prompt_tokens")]
+    #[arg(long, conflicts_with_all = ["prompt_tokens", "embedding_file", "prompts"])]
     pub no_parse_special: bool,
     /// Token ids instead of text; the BOS token is put before them, as in Genie's token queries.
     #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = number::count_u32)]
@@ -100,6 +100,20 @@ pub struct Args {
 }
 
 impl Args {
+    /// Whether a flag asks for something that a chat has not.
+    pub fn states_more(&self) -> bool {
+        let saved = &self.saved;
+        saved.save.is_some()
+            || saved.rewind
+            || saved.prefix_cache.is_some()
+            || saved.kv_mode.is_some()
+            || saved.dynamic_load
+            || self.profile.is_some()
+            || self.stats
+            || self.escape
+            || self.no_parse_special
+    }
+
     /// Whether a flag gives the prompt.
     pub fn states_prompt(&self) -> bool {
         self.prompt.is_some()

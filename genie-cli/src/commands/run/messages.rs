@@ -22,6 +22,12 @@ impl Messages {
     /// that states the whole conversation, `--raw`, and bundles without a template.
     pub fn new(args: &Args, bundle: &Bundle, prompt: &Prompt, printer: &Printer) -> Result<Option<Self>> {
         let asked = args.chat.chat_template.is_some() || args.chat.system.is_some();
+        if matches!(prompt, Prompt::Batch(_)) {
+            if !asked && !args.raw && args.chat.template(bundle)?.is_some() {
+                printer.info("note: `--prompts` gives each line to the model as it is, without the chat template");
+            }
+            return as_it_is(asked, "`--prompts` gives each line to the model as it is");
+        }
         let Prompt::Text(text) = prompt else { return as_it_is(asked, "token ids are no message") };
         if args.raw {
             return Ok(None);

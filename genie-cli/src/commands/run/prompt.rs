@@ -52,6 +52,9 @@ impl Prompt {
         }
         Ok(match Self::read_raw(args, word, printer)? {
             Self::Text(text) if args.escape => Self::Text(unescaped(&text)?),
+            Self::Batch(texts) if args.escape => {
+                Self::Batch(texts.iter().map(|text| unescaped(text)).collect::<Result<_>>()?)
+            }
             prompt => prompt,
         })
     }

@@ -222,7 +222,7 @@ impl<'a> Block<'a> {
                 }
             });
         }
-        // A matrix unit's are made as it loads them, below.
+        // A matrix unit's weights are written as tiles, below.
         let weighed_here = if self.on_matrix.is_some() { 0 } else { self.count() };
         for query in 0..weighed_here {
             // SAFETY: `count <= COLS` scores of this query.

@@ -17,6 +17,7 @@ use super::super::simd::matrix::{Product, TILE_BYTES, TILE_K, TILE_ROWS};
 use super::super::softmax::maximum;
 use super::block::Block;
 use super::source::Source;
+use super::weights::Total;
 use super::{Attention, COLS, Rows};
 
 pub(super) use super::super::isa::Matrix as Unit;
@@ -139,19 +140,27 @@ pub(super) unsafe fn weigh(tiles: &Tiles, block: &Block<'_>, place: Place, count
         unsafe {
             let scores = block.scores.add(query * COLS);
             let (highest, total) = block.raise(s, query, maximum(s, scores, count));
-            let sum = row_of_weights(scores, count, [highest, factor], line(place.weights, query, steps));
-            total.add(s, sum).store(s, block.total::<Avx512>(query));
+            let total = row_of_weights(s, scores, count, [highest, factor], total, line(place.weights, query, steps));
+            total.store(s, block.total::<Avx512>(query));
         }
     }
 }
 
-/// The weights of a row's first `count` scores, `e^score / 2^highest`, times `factor` in its lines of tiles from `to` on, and their sum
-/// without it. Within 3e-6 of themselves before they are rounded.
+/// The weights of a row's first `count` scores, `e^score / 2^highest`, times `factor` in its lines of tiles from `to` on, and the total with
+/// them added, without it. Before they are rounded, weights are within 3e-6 of powers of a base that is `e` up to its last digit, which
+/// all of a row share: what is divided in the end does not depend on it.
 ///
 /// # Safety
 /// Scores are readable up to a whole tile, the lines are writable, and the CPU has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn row_of_weights(scores: *const f32, count: usize, [highest, factor]: [f32; 2], to: *mut u8) -> __m512 {
+unsafe fn row_of_weights(
+    s: Avx512,
+    scores: *const f32,
+    count: usize,
+    [highest, factor]: [f32; 2],
+    total: Total<Avx512>,
+    to: *mut u8,
+) -> Total<Avx512> {
     /// `2^f` for `f` up to a half, the best of its degree: off by 2.6e-6 of itself at most.
     const POWER: [f32; 5] = [0.009_570_102, 0.055_917_86, 0.240_247_45, 0.693_121_8, 0.999_999_3];
     let of = |scores: __m512| {
@@ -165,7 +174,7 @@ unsafe fn row_of_weights(scores: *const f32, count: usize, [highest, factor]: [f
         let weight = others.into_iter().fold(first, |sum, c| _mm512_fmadd_ps(sum, rest, c));
         _mm512_scalef_ps(weight, whole)
     };
-    let mut sums = [_mm512_setzero_ps(); 2];
+    let mut total = total;
     for step in 0..count.div_ceil(TILE_K) {
         let mask = u32::MAX >> TILE_K.saturating_sub(count - step * TILE_K);
         // SAFETY: the caller's promise.
@@ -173,13 +182,14 @@ unsafe fn row_of_weights(scores: *const f32, count: usize, [highest, factor]: [f
             let scores = scores.add(step * TILE_K);
             let low = _mm512_maskz_mov_ps(mask as u16, of(_mm512_loadu_ps(scores)));
             let high = _mm512_maskz_mov_ps((mask >> 16) as u16, of(_mm512_loadu_ps(scores.add(16))));
-            sums = [_mm512_add_ps(sums[0], low), _mm512_add_ps(sums[1], high)];
+            // Blocks end at whole steps: which weights are added first does not depend on where.
+            total = total.add(s, _mm512_add_ps(low, high));
             let [low, high] = [low, high].map(|weights| _mm512_mul_ps(weights, _mm512_set1_ps(factor)));
             let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
             _mm512_storeu_si512(to.add(2 * step * TILE_BYTES).cast(), both);
         }
     }
-    _mm512_add_ps(sums[0], sums[1])
+    total
 }
 
 /// Where the first line of row `row` is in tiles of the first operand, `steps` along `k`; the next ones are two tiles apart.

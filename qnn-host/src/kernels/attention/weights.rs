@@ -1,7 +1,8 @@
 //! Weights of an online softmax whose bits do not depend on how the scores are cut into blocks.
 //!
 //! *Units*: a weight is `e^score / 2^highest`, for a whole number `highest` of each query. A later, larger `highest` multiplies
-//! what was added before by a power of two, which changes no digit (what falls below 2^-126 of the largest becomes 0).
+//! what was added before by a power of two, which changes no digit (what falls below 2^-126 of the largest becomes 0, or on a
+//! matrix unit what it takes for 0).
 
 use super::super::math::{PARTS_MAX, exp_parts};
 use super::super::simd::{MAX_LANES, Simd};

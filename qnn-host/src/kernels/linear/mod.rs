@@ -31,7 +31,6 @@ mod wide;
 pub(super) use self::job::MATRIX_ROWS;
 pub use self::job::{Form, Gate, Linear, Residual};
 use self::job::{Job, OnTiles};
-use super::simd::matrix::TILE_K;
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
 
@@ -52,7 +51,7 @@ pub fn on_matrix_unit(isa: Isa, m: usize, blocks: bool) -> bool {
 
 /// Whether `m` rows of `n` numbers may lie [in tiles](Form::Tiles) for a layer that a matrix unit computes: whole ones along `n`.
 pub fn fits_tiles(isa: Isa, m: usize, n: usize) -> bool {
-    wide::takes(isa, m) != OnTiles::Nothing && n > 0 && n.is_multiple_of(TILE_K)
+    wide::takes(isa, m) != OnTiles::Nothing && wide::are_whole_tiles(n)
 }
 
 /// [`super::rms_norm`] of rows.

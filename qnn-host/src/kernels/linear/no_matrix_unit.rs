@@ -9,6 +9,10 @@ pub(super) fn takes(_: Isa, _: usize) -> OnTiles {
     OnTiles::Nothing
 }
 
+pub(super) fn are_whole_tiles(_: usize) -> bool {
+    false
+}
+
 pub(super) fn scratch_len(_: usize, _: usize, _: usize) -> usize {
     0
 }

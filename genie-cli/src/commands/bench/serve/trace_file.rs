@@ -85,6 +85,9 @@ pub fn read(path: &Path) -> Result<Trace> {
     Ok(Trace { arrivals: lines.into_iter().map(|line| line.arrival(unsaid)).collect(), note: None })
 }
 
+/// Most tokens of a prompt, and of a reply.
+const MOST_TOKENS: usize = 1 << 24;
+
 fn line(text: &str, place: &str) -> Result<Line> {
     let line: Line = serde_json::from_str(text).map_err(|error| {
         UserError::error(format!("{place} is no request: {error}"), format!("a line is like {LINE}"))
@@ -92,6 +95,10 @@ fn line(text: &str, place: &str) -> Result<Line> {
     if line.prompt == 0 || line.reply == 0 {
         let what = format!("{place}: expected at least one token of prompt and reply");
         return Err(UserError::error(what, "give `prompt` and `reply` 1 or more"));
+    }
+    if let Some(found) = [line.prompt, line.reply].into_iter().find(|&n| n > MOST_TOKENS) {
+        let what = format!("{place}: expected at most {MOST_TOKENS} tokens of prompt and of reply, found {found}");
+        return Err(UserError::error(what, "give fewer: no context holds as many"));
     }
     if line.prefix > 0 && !line.begins.is_empty() {
         let what = format!("{place}: expected `prefix` or `begins`, found both");

@@ -148,7 +148,7 @@ pub fn of_mix(mix: Mix, how: Loop, n: usize, seed: u64, context: usize) -> Vec<A
                     (Sending::Open, i)
                 }
             };
-            let seed = seed as u32 * 1_000 + i as u32;
+            let seed = (seed as u32).wrapping_mul(1_000).wrapping_add(i as u32);
             let begins = Vec::new();
             Arrival { sending, at_ms: at as u64, prompt: prefix + own, reply, prefix, group: 0, begins, client, seed }
         })

@@ -68,6 +68,11 @@ pub(super) fn takes(isa: Isa, m: usize) -> OnTiles {
     }
 }
 
+/// Whether rows of `n` numbers are whole tiles.
+pub(super) fn are_whole_tiles(n: usize) -> bool {
+    n > 0 && n.is_multiple_of(TILE_K)
+}
+
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
     LINE + acts_len(m, k) + threads * thread_len(m)
@@ -249,8 +254,7 @@ struct OutPlace {
 }
 
 impl OutPlace {
-    /// Where 32 outputs from `n0 + from` on of row `row0 + row` lie in tiles: in which one, from the start of a result that `steps` tiles are a
-    /// row of.
+    /// Number of the tile that holds the 32 outputs from `n0 + from` on of row `row0 + row`; a row of the result is `steps` tiles.
     fn tile(self, steps: usize, row: usize, from: usize) -> usize {
         let (step, row) = ((self.n0 + from) / TILE_K, self.row0 + row);
         let chunk = step / chunk_steps(steps) * chunk_steps(steps);
@@ -272,8 +276,8 @@ unsafe fn finish_rows(s: Float, layer: &Linear<'_>, sums: Sums, place: OutPlace,
     let (mut main, mut gate) = ([0.0f32; MAX_CHUNK], [0.0f32; MAX_CHUNK]);
     let steps = layer.weights.rows() / TILE_K;
     for row in 0..rows {
-        // SAFETY: sums of this row are readable, and this thread alone uses its outputs. Whole tiles of them, if they are tiles, lie inside `out`:
-        // `m` rows of half as many bytes, up to whole pairs of panels, which is less for the fewest rows.
+        // SAFETY: sums of this row are readable, and this thread alone uses its outputs. Tiles of `m` rows in whole pairs of panels take at most
+        // `2 n (m + 31)` bytes, less than the `4 n m` of `out`, as `m >= ROWS`.
         unsafe {
             sums.read(s, 0, row, from, count, &mut main);
             if layer.gate.is_some() {
@@ -285,6 +289,7 @@ unsafe fn finish_rows(s: Float, layer: &Linear<'_>, sums: Sums, place: OutPlace,
                     finish(s, layer, &affine, row0 + row, n0 + from, count, main.as_ptr(), gate.as_ptr());
                 }
                 Form::Tiles => {
+                    debug_assert!(count.is_multiple_of(TILE_K), "a layer of whole tiles has tasks of whole tiles");
                     let mut done = [0.0f32; MAX_CHUNK];
                     let (main, gate, to) = (main.as_ptr(), gate.as_ptr(), done.as_mut_ptr());
                     finish_to(s, layer, &affine, row0 + row, n0 + from, count, main, gate, to);

@@ -100,7 +100,7 @@ pub(super) unsafe fn products(
             }
             let (next, next_step0) = if turn + 1 < turns { (turn + 1, step0) } else { (0, step0 + len) };
             let (next_w, next_group) = place(next);
-            // The next chunk of `X`, a part in each turn. Behind the last one comes the first, for the next task.
+            // The next chunk of `X`, a part of it in each turn; the first one again while the last is multiplied, as the next task begins with it.
             let next_chunk = if step0 + len < steps { step0 + len } else { 0 };
             let next_acts = acts.wrapping_add(pair_at(rows, steps, 0, next_chunk) * TILE_BYTES);
             for pair in 0..sums.pairs {
