@@ -153,6 +153,10 @@ fn a_chat_answers_edits_saves_and_goes_on() {
     let output = place.chat(&["--restore", "kept"], "/save again\n");
     assert!(output.status.success() && stderr(&output).contains("> Three"), "{}", stderr(&output));
     assert_eq!(place.messages("again"), messages);
+    place.chat(&["--restore", "kept", "--system", "Be brief."], "/save third\n");
+    let [first, rest @ ..] = &place.messages("third")[..] else { panic!("there are messages") };
+    assert_eq!(first, &("system".into(), "Be brief.".into()));
+    assert_eq!(rest, &messages[1..]);
 }
 
 #[test]
@@ -160,7 +164,8 @@ fn what_a_chat_cannot_do_is_said_and_it_goes_on() {
     let place = Place::get();
     let long = "word ".repeat(400);
     let lines = format!(
-        "/sve x\n/load nowhere\n/set temp hot\n/set colour red\n/regen\n/model nowhere\n{long}\nShort\n/save after\n"
+        "/sve x\n/load nowhere\n/set temp hot\n/set colour red\n/regen\n/model nowhere\n{long}\nShort\n\
+         /system {long}\n/regen\n/system\n/save after\n"
     );
     let output = place.chat(&[], &lines);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -176,7 +181,10 @@ fn what_a_chat_cannot_do_is_said_and_it_goes_on() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert_eq!(place.messages("after")[0], ("user".into(), "Short".into()), "the message that did not fit is gone");
+    let messages = place.messages("after");
+    assert_eq!(messages[0], ("user".into(), "Short".into()), "the message that did not fit is gone");
+    let roles: Vec<_> = messages.iter().map(|(role, _)| role.as_str()).collect();
+    assert_eq!(roles, ["user", "assistant"], "the reply that could not be generated again is kept");
 }
 
 #[test]

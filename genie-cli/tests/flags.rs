@@ -261,6 +261,41 @@ fn flags_without_effect_are_refused() {
     }
 }
 
+/// Combinations that would be ignored in part, or would do less than they say.
+#[test]
+fn combinations_without_effect_are_refused() {
+    let folder = folder();
+    let path = folder.path();
+    std::fs::write(path.join("lines"), "a\\nb\n").unwrap();
+    std::fs::write(path.join("keys"), "\n  \n").unwrap();
+    std::fs::write(path.join("trace"), "{\"prompt\":16777217,\"reply\":1}\n").unwrap();
+    let run = ["run", "-c", "base"];
+    for flags in [
+        &["--prompts", "lines", "--no-parse-special"][..],
+        &["--prompt-tokens", "1,2", "-e"],
+        &["--embedding-file", "x", "-e"],
+        &["--embedding-file", "x", "--no-parse-special"],
+    ] {
+        assert!(said(path, 2, &[&run[..], flags].concat()).contains("cannot be used with"), "{flags:?}");
+    }
+    for flags in [&["--pp", "8"][..], &["--fill", "8"], &["--plot", "p.svg"]] {
+        let args = [&["bench", "-c", "base", "--spec-accept", "0.5"], flags].concat();
+        assert!(said(path, 2, &args).contains("cannot be used with"), "{flags:?}");
+    }
+    let lengths = said(path, 1, &["bench", "-c", "base", "--spec-accept", "0.5", "--tg", "4,8"]);
+    assert!(lengths.contains("`--tg`: expected one number with `--spec-accept`, found 2"), "{lengths}");
+    let keys = said(path, 1, &["serve", "-c", "base", "--api-key-file", "keys"]);
+    assert!(keys.contains("`--api-key-file keys`: expected one key a line, found none"), "{keys}");
+    let trace = said(path, 1, &["bench", "-c", "base", "--serve", "--replay", "trace"]);
+    assert!(trace.contains("line 1 of the trace `trace`") && trace.contains("found 16777217"), "{trace}");
+    let soc = said(path, 1, &["compile", "model", "-o", "out", "--soc", "sm8650", "--backend", "host"]);
+    assert!(soc.contains("`--backend host`: SoC"), "{soc}");
+    // What has an effect: each line of the file is unescaped.
+    let batch = genie(path, &[&run[..], &["--greedy", "-n", "4", "--prompts", "lines", "-e"]].concat());
+    let alone = genie(path, &[&run[..], &["--greedy", "-n", "4", "-p", "a\\nb", "-e"]].concat());
+    assert_eq!(text(&batch.stdout).trim_end(), format!("1| {}", text(&alone.stdout).trim_end()));
+}
+
 /// S3: the arguments of `plan` are bounded. D14: all policies are shown, and steps that are alike are one line.
 #[test]
 fn plan_is_bounded_folded_and_shows_every_policy() {

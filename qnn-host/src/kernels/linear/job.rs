@@ -86,6 +86,21 @@ pub(super) enum OnTiles {
     All,
 }
 
+/// The operands of [`super::rms_norm_to_tiles`].
+#[derive(Clone, Copy)]
+pub struct RmsNorm<'a> {
+    /// `[rows, width]`.
+    pub x: &'a [f32],
+    /// Length of a row.
+    pub width: usize,
+    /// `[width]`.
+    pub gamma: Floats<'a>,
+    /// `[width]`, added at the end.
+    pub beta: Option<Floats<'a>>,
+    /// Added to the mean of squares.
+    pub epsilon: f32,
+}
+
 /// A checked call, passed to the paths.
 pub(super) struct Job<'a> {
     pub(super) x: &'a [f32],

@@ -29,7 +29,7 @@ mod wide;
 mod wide;
 
 pub(super) use self::job::MATRIX_ROWS;
-pub use self::job::{Form, Gate, Linear, Residual};
+pub use self::job::{Form, Gate, Linear, Residual, RmsNorm};
 use self::job::{Job, OnTiles};
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
@@ -52,21 +52,6 @@ pub fn on_matrix_unit(isa: Isa, m: usize, blocks: bool) -> bool {
 /// Whether `m` rows of `n` numbers may lie [in tiles](Form::Tiles) for a layer that a matrix unit computes: whole ones along `n`.
 pub fn fits_tiles(isa: Isa, m: usize, n: usize) -> bool {
     wide::takes(isa, m) != OnTiles::Nothing && wide::are_whole_tiles(n)
-}
-
-/// [`super::rms_norm`] of rows.
-#[derive(Clone, Copy)]
-pub struct RmsNorm<'a> {
-    /// `[rows, width]`.
-    pub x: &'a [f32],
-    /// Length of a row.
-    pub width: usize,
-    /// `[width]`.
-    pub gamma: Floats<'a>,
-    /// `[width]`, added at the end.
-    pub beta: Option<Floats<'a>>,
-    /// Added to the mean of squares.
-    pub epsilon: f32,
 }
 
 /// Longest row that [`rms_norm_to_tiles`] takes.
