@@ -377,8 +377,9 @@ impl Scheduler {
         let own: Vec<usize> =
             self.active.iter().map(|request| request.seq.map_or(0, |seq| own_rows(&mut *self.model, &[seq]))).collect();
         let reserve = self.options.reserve;
+        let may_begin = self.may_begin();
         let views: Vec<_> = (self.active.iter().zip(own))
-            .filter(|(request, _)| self.may_begin(request))
+            .filter(|(request, _)| may_begin(request))
             .map(|(request, own)| request.view(own, reserve, rows.total))
             .collect();
         let state = ServeState {
@@ -426,12 +427,13 @@ impl Scheduler {
         }
     }
 
-    /// Whether a request has begun or may. Where one sequence is in the cache at a time, no more have turns than there are slots: each that
-    /// has begun keeps a snapshot of its rows.
-    fn may_begin(&self, request: &Active) -> bool {
+    /// Says of a request whether it has begun or may. Where one sequence is in the cache at a time, no more have turns than there are slots: each
+    /// that has begun keeps a snapshot of its rows.
+    fn may_begin(&self) -> impl Fn(&Active) -> bool + use<> {
         let has_begun = |request: &Active| request.runs() || request.n_parked > 0;
-        let n_begun = || self.active.iter().filter(|request| has_begun(request)).count();
-        self.together || has_begun(request) || n_begun() < self.options.max_slots
+        let n_begun = self.active.iter().filter(|request| has_begun(request)).count();
+        let has_room = self.together || n_begun < self.options.max_slots;
+        move |request| has_room || has_begun(request)
     }
 
     /// Where one sequence is in the cache at a time, another has its turn after some steps.
@@ -447,10 +449,9 @@ impl Scheduler {
         };
         // One that would start after it again, as its priority is lower, has not waited long enough yet.
         let ageing = self.rules.ageing_us;
+        let may_begin = self.may_begin();
         let waits = |request: &Active| {
-            !request.runs()
-                && self.may_begin(request)
-                && request.view(0, 0, 0).rank(now_us, ageing) >= i64::from(priority)
+            !request.runs() && may_begin(request) && request.view(0, 0, 0).rank(now_us, ageing) >= i64::from(priority)
         };
         if !self.active.iter().any(waits) {
             return;

@@ -120,7 +120,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         chat.restore(folder)?;
     }
     if let Some(system) = args.chat.system() {
-        chat.set_system(Some(system));
+        run::set_system(chat.conversation.messages_mut(), Some(system));
     }
     let mut input = Input::new(printer)?;
     chat.screen.welcome(chat.conversation.session(), input.is_terminal());
@@ -226,7 +226,10 @@ impl Chat<'_> {
                 self.conversation.messages_mut().extend(system);
                 self.printer.info("the conversation is forgotten");
             }
-            Command::System(text) => self.set_system((!text.is_empty()).then(|| Message::system(text))),
+            Command::System(text) => {
+                let system = (!text.is_empty()).then(|| Message::system(text));
+                run::set_system(self.conversation.messages_mut(), system);
+            }
             Command::Regenerate => {
                 let Some(reply) = self.drop_reply() else {
                     self.printer.info("there is no reply to generate again");
@@ -282,15 +285,6 @@ impl Chat<'_> {
         }
         self.screen.messages(self.conversation.messages())?;
         Ok(())
-    }
-
-    /// Puts a system message first, in the place of another.
-    fn set_system(&mut self, system: Option<Message>) {
-        let messages = self.conversation.messages_mut();
-        messages.retain(|message| message.role() != "system");
-        if let Some(system) = system {
-            messages.insert(0, system);
-        }
     }
 
     /// Takes the last reply away, if there is one.

@@ -26,6 +26,7 @@ use crate::printer::Printer;
 pub use flags::Args;
 use flags::GraphProfileArg;
 use messages::Messages;
+pub use messages::set_system;
 use prompt::Prompt;
 use stream::{End, Manner, Streamed, stream};
 

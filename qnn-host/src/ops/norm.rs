@@ -103,9 +103,10 @@ pub(super) fn rms_step(
     beta: bool,
 ) -> Result<Box<dyn Step>, ExecError> {
     let (x, gamma, beta, width) = operands(b, node, gamma, beta)?;
-    let dst = b.dst(b.output(node)?);
+    let output = b.output(node)?;
     match gamma {
-        Some(gamma) if b.form(b.output(node)?) == Form::Tiles => {
+        Some(gamma) if b.form(output) == Form::Tiles => {
+            let dst = b.dst(output);
             Ok(Box::new(NormToTiles { norm: FastRmsNorm { x, gamma, beta, width, epsilon }, dst }))
         }
         Some(gamma) if b.fast => b.each(node, FastRmsNorm { x, gamma, beta, width, epsilon }),

@@ -62,8 +62,7 @@ impl Messages {
             }
         }
         if let Some(system) = args.chat.system() {
-            messages.retain(|message| message.role() != "system");
-            messages.insert(0, system);
+            set_system(&mut messages, Some(system));
         }
         messages.push(Message::user(text));
         Ok(Some(Self { template, chat: Chat::new(messages) }))
@@ -88,5 +87,13 @@ fn as_it_is(asked: bool, why: &str) -> Result<Option<Messages>> {
             "leave them out",
         )),
         false => Ok(None),
+    }
+}
+
+/// Puts a system message first, in the place of another; takes that away where there is none.
+pub fn set_system(messages: &mut Vec<Message>, system: Option<Message>) {
+    messages.retain(|message| message.role() != "system");
+    if let Some(system) = system {
+        messages.insert(0, system);
     }
 }

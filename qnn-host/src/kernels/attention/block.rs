@@ -223,13 +223,14 @@ impl<'a> Block<'a> {
             });
         }
         // A matrix unit's weights are written as tiles, below.
-        let weighed_here = if self.on_matrix.is_some() { 0 } else { self.count() };
-        for query in 0..weighed_here {
-            // SAFETY: `count <= COLS` scores of this query.
-            unsafe {
-                self.weigh(s, query, count);
-                if span.values.scale() != 1.0 {
-                    scale(s, self.scores.add(query * COLS), count, span.values.scale());
+        if self.on_matrix.is_none() {
+            for query in 0..self.count() {
+                // SAFETY: `count <= COLS` scores of this query.
+                unsafe {
+                    self.weigh(s, query, count);
+                    if span.values.scale() != 1.0 {
+                        scale(s, self.scores.add(query * COLS), count, span.values.scale());
+                    }
                 }
             }
         }

@@ -172,7 +172,10 @@ unsafe fn chunk<S: Simd>(
         for row in 0..m {
             let at = row * MAX_CHUNK;
             // SAFETY: row `row < FEW_ROWS` of the products has `count <= MAX_CHUNK` numbers; the caller's promise covers the outputs.
-            unsafe { finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at)) };
+            unsafe {
+                let out = layer.out_at(row0 + row, n0);
+                finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at), out);
+            }
         }
     }
 }

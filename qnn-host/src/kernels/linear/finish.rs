@@ -6,7 +6,7 @@ use super::super::convert::move_all;
 use super::super::float::with_elem;
 use super::super::math::silu;
 use super::super::simd::Simd;
-use super::super::{Floats, Mat, SharedMut};
+use super::super::{Floats, Mat};
 use super::{Linear, Residual};
 
 /// Most outputs of one task.
@@ -90,7 +90,7 @@ pub(super) fn ask_for_outputs<S: Simd>(s: S, layer: &Linear<'_>, row: usize, n0:
     const ROWS_AHEAD: usize = 16;
     /// Floats of a cache line.
     const LINE: usize = 16;
-    let next = layer.out.ptr().wrapping_add((row + ROWS_AHEAD) * layer.weights.rows() + n0);
+    let next = layer.out_at(row + ROWS_AHEAD, n0);
     for at in (0..count).step_by(LINE) {
         s.prefetch_to_write(next.wrapping_add(at));
     }
@@ -114,38 +114,21 @@ pub(super) unsafe fn finish_rows<S: Simd>(
     for row in 0..m {
         let at = row * MAX_CHUNK;
         // SAFETY: the caller's promise.
-        unsafe { finish(s, layer, &affine, row, n0, count, main.wrapping_add(at), gate.wrapping_add(at)) };
+        unsafe {
+            let (main, gate) = (main.wrapping_add(at), gate.wrapping_add(at));
+            finish(s, layer, &affine, row, n0, count, main, gate, layer.out_at(row, n0));
+        }
     }
 }
 
-/// Writes row `row`, outputs `n0 .. n0 + count`, from the products `main` and (if the layer has a gate) `gate`.
+/// Writes outputs `n0 .. n0 + count` of row `row` to `out`, from the products `main` and (if the layer has a gate) `gate`.
 ///
 /// # Safety
-/// `count <= MAX_CHUNK` numbers are readable at `main`, and at `gate` if the layer has one; the outputs exist and this thread alone uses them.
+/// `count <= MAX_CHUNK` numbers are readable at `main`, and at `gate` if the layer has one, and writable at `out`, which this thread alone uses;
+/// the outputs exist.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn finish<S: Simd>(
-    s: S,
-    layer: &Linear<'_>,
-    affine: &Affine,
-    row: usize,
-    n0: usize,
-    count: usize,
-    main: *const f32,
-    gate: *const f32,
-) {
-    let out: SharedMut<'_, f32> = layer.out;
-    // SAFETY: the outputs lie inside `out`; the caller's promise.
-    unsafe { finish_to(s, layer, affine, row, n0, count, main, gate, out.ptr().add(row * layer.weights.rows() + n0)) }
-}
-
-/// [`finish`], writing to `out`.
-///
-/// # Safety
-/// As [`finish`]; `count` numbers are writable at `out`.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub(super) unsafe fn finish_to<S: Simd>(
     s: S,
     layer: &Linear<'_>,
     affine: &Affine,

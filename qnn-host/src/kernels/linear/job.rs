@@ -65,6 +65,12 @@ impl<'a> Linear<'a> {
 }
 
 impl Linear<'_> {
+    /// Where output `n0` of row `row` is, of a result in rows.
+    #[inline(always)]
+    pub(super) fn out_at(&self, row: usize, n0: usize) -> *mut f32 {
+        self.out.ptr().wrapping_add(row * self.weights.rows() + n0)
+    }
+
     /// Whether a matrix unit that takes `units_part` computes it: not with weights of f32, which would lose digits.
     pub(super) fn on_tiles(&self, units_part: OnTiles) -> bool {
         let fits = |weights: Mat<'_>| match weights.as_rows() {
@@ -100,6 +106,9 @@ pub struct RmsNorm<'a> {
     /// Added to the mean of squares.
     pub epsilon: f32,
 }
+
+/// Longest row that [`super::rms_norm_to_tiles`] takes.
+pub const MAX_NORM_WIDTH: usize = 8192;
 
 /// A checked call, passed to the paths.
 pub(super) struct Job<'a> {

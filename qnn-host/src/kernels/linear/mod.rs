@@ -29,7 +29,7 @@ mod wide;
 mod wide;
 
 pub(super) use self::job::MATRIX_ROWS;
-pub use self::job::{Form, Gate, Linear, Residual, RmsNorm};
+pub use self::job::{Form, Gate, Linear, MAX_NORM_WIDTH, Residual, RmsNorm};
 use self::job::{Job, OnTiles};
 use super::{Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, Worker};
@@ -53,9 +53,6 @@ pub fn on_matrix_unit(isa: Isa, m: usize, blocks: bool) -> bool {
 pub fn fits_tiles(isa: Isa, m: usize, n: usize) -> bool {
     wide::takes(isa, m) != OnTiles::Nothing && wide::are_whole_tiles(n)
 }
-
-/// Longest row that [`rms_norm_to_tiles`] takes.
-pub const MAX_NORM_WIDTH: usize = wide::MAX_NORM_WIDTH;
 
 /// Writes the normalised rows to `out` [in tiles](Form::Tiles), the numbers that [`super::rms_norm`] gives, rounded.
 ///

@@ -23,8 +23,6 @@ pub(super) unsafe fn run(_: Isa, _: Worker<'_>, _: &Job<'_>) {
     unreachable!("it takes no rows")
 }
 
-pub(super) const MAX_NORM_WIDTH: usize = 0;
-
 /// # Safety
 /// It is not called.
 pub(super) unsafe fn rms_norm(_: Isa, _: Worker<'_>, _: &RmsNorm<'_>, _: SharedMut<'_, f32>) {

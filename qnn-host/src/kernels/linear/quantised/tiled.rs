@@ -127,7 +127,8 @@ unsafe fn outputs<D: Dot>(
             for row in 0..rows {
                 ask_for_outputs(s, layer, row0 + row, n0, count);
                 let at = row * width;
-                finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at));
+                let out = layer.out_at(row0 + row, n0);
+                finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at), out);
             }
         }
     }

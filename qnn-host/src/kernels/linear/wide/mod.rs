@@ -33,14 +33,14 @@ mod tests;
 
 #[cfg(target_arch = "x86_64")]
 use self::avx512 as unit;
-pub(super) use self::norm::{MAX_WIDTH as MAX_NORM_WIDTH, rms_norm};
+pub(super) use self::norm::rms_norm;
 use self::products::{Sums, products};
 #[cfg(target_arch = "aarch64")]
 use self::sme as unit;
 use self::unit::{Float, Tiles};
 use super::super::isa::Isa;
 use super::super::simd::matrix::{TILE_BYTES, TILE_K, TILE_ROWS};
-use super::finish::{Affine, MAX_CHUNK, ask_for_outputs, finish, finish_to};
+use super::finish::{Affine, MAX_CHUNK, ask_for_outputs, finish};
 use super::{Form, Job, Linear, OnTiles};
 use crate::pool::Worker;
 
@@ -283,20 +283,20 @@ unsafe fn finish_rows(s: Float, layer: &Linear<'_>, sums: Sums, place: OutPlace,
             if layer.gate.is_some() {
                 sums.read(s, 1, row, from, count, &mut gate);
             }
+            let (main, gate, at) = (main.as_ptr(), gate.as_ptr(), row0 + row);
             match layer.out_form {
                 Form::Rows => {
-                    ask_for_outputs(s, layer, row0 + row, n0 + from, count);
-                    finish(s, layer, &affine, row0 + row, n0 + from, count, main.as_ptr(), gate.as_ptr());
+                    ask_for_outputs(s, layer, at, n0 + from, count);
+                    finish(s, layer, &affine, at, n0 + from, count, main, gate, layer.out_at(at, n0 + from));
                 }
                 Form::Tiles => {
                     debug_assert!(count.is_multiple_of(TILE_K), "a layer of whole tiles has tasks of whole tiles");
                     let mut done = [0.0f32; MAX_CHUNK];
-                    let (main, gate, to) = (main.as_ptr(), gate.as_ptr(), done.as_mut_ptr());
-                    finish_to(s, layer, &affine, row0 + row, n0 + from, count, main, gate, to);
+                    finish(s, layer, &affine, at, n0 + from, count, main, gate, done.as_mut_ptr());
                     for (i, numbers) in done[..count].as_chunks::<TILE_K>().0.iter().enumerate() {
                         let tile = place.tile(steps, row, from + i * TILE_K);
                         let to = layer.out.ptr().cast::<u8>().add(tile * TILE_BYTES);
-                        unit::round_row(numbers, (row0 + row) % TILE_ROWS, to);
+                        unit::round_row(numbers, at % TILE_ROWS, to);
                     }
                 }
             }

@@ -4,14 +4,11 @@ use super::super::super::float::{Elem, with_elem};
 use super::super::super::isa::Isa;
 use super::super::super::norm::{row, shift};
 use super::super::super::simd::matrix::{TILE_K, TILE_ROWS};
-use super::super::RmsNorm;
+use super::super::{MAX_NORM_WIDTH, RmsNorm};
 use super::unit::Float;
 use super::{acts_len, round_row};
 use crate::kernels::SharedMut;
 use crate::pool::Worker;
-
-/// Longest row.
-pub(in super::super) const MAX_WIDTH: usize = 8192;
 
 /// # Safety
 /// As [`super::super::rms_norm_to_tiles`], operands checked.
@@ -30,25 +27,21 @@ pub(in super::super) unsafe fn rms_norm(isa: Isa, worker: Worker<'_>, norm: &Rms
 )]
 unsafe fn body<E: Elem>(s: Float, worker: Worker<'_>, norm: &RmsNorm<'_>, to: *mut u8) {
     let (m, width) = (norm.x.len() / norm.width, norm.width);
-    let mut numbers = [0.0f32; MAX_WIDTH];
+    let mut numbers = [0.0f32; MAX_NORM_WIDTH];
     for at in worker.share(m.next_multiple_of(2 * TILE_ROWS), TILE_ROWS) {
+        // Rows that only fill up tiles are zeros.
         let numbers = &mut numbers[..if at < m { width } else { 0 }];
-        // SAFETY: a row that exists, and numbers of its width; gamma and beta have as many. The row's lines of tiles are this thread's.
-        unsafe {
-            if at < m {
-                row::<_, E>(
-                    s,
-                    norm.x.as_ptr().add(at * width),
-                    width,
-                    norm.gamma.ptr(),
-                    norm.epsilon,
-                    numbers.as_mut_ptr(),
-                );
+        if let Some(x) = norm.x.chunks_exact(width).nth(at) {
+            let (x, to) = (x.as_ptr(), numbers.as_mut_ptr());
+            // SAFETY: a row and numbers of its width; gamma and beta have as many.
+            unsafe {
+                row::<_, E>(s, x, width, norm.gamma.ptr(), norm.epsilon, to);
+                if let Some(beta) = norm.beta {
+                    with_elem!(beta.ty(), B => shift::<_, B>(s, to, width, beta.ptr()));
+                }
             }
-            if let Some(beta) = norm.beta.filter(|_| at < m) {
-                with_elem!(beta.ty(), B => shift::<_, B>(s, numbers.as_mut_ptr(), width, beta.ptr()));
-            }
-            round_row(numbers, at, m, width / TILE_K, to);
         }
+        // SAFETY: this row's lines of tiles are this thread's.
+        unsafe { round_row(numbers, at, m, width / TILE_K, to) };
     }
 }
