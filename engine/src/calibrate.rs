@@ -73,6 +73,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// A graph fails, or the cache does.
     pub fn calibrate(&mut self, reps: usize) -> Result<Measured, EngineError> {
+        self.executor_mut().finish_loading();
         let specs = self.kv.variants().all().to_vec();
         let mut measured = Measured::default();
         for &spec in &specs {
@@ -99,6 +100,7 @@ impl<X: Executor> Engine<X> {
     ///
     /// As [`calibrate`](Self::calibrate).
     pub fn time_serving(&mut self, reps: usize) -> Result<Vec<ServingStep>, EngineError> {
+        self.executor_mut().finish_loading();
         let variants = self.kv.variants().with_logits();
         let all = variants.is_full_context_only();
         let mut specs: Vec<_> = variants.all().iter().filter(|spec| all || !spec.is_full_context()).copied().collect();

@@ -73,7 +73,8 @@ pub struct EngineConfig {
     pub mixed_rotation: bool,
     /// The bundle's name, which saved caches keep for messages; may be empty.
     pub bundle_name: String,
-    /// Map context binaries; else read them into memory.
+    /// Map context binaries; else read them into memory. The embedded backend maps them for the first 16 steps at least, and moves them
+    /// then if memory has room (Linux).
     pub use_mmap: bool,
     /// HTP: most megabytes of a binary's file to read at a time; 0 is no limit.
     pub mmap_budget_mb: u64,

@@ -42,6 +42,10 @@ pub trait Executor: Send {
         io: &mut dyn Iterator<Item = Binding<'io>>,
     ) -> Result<(), ExecuteError>;
 
+    /// Ends what loading left for later, so that each execution takes as long as the ones to come: weights that are to be moved into
+    /// memory are. A measurement begins with it.
+    fn finish_loading(&mut self) {}
+
     /// Replaces parts of a context binary, of the layout's number `binary`, by those of a section file: an adapter's weights.
     ///
     /// # Errors

@@ -92,6 +92,7 @@ mod load;
 mod lockstep;
 pub mod lora;
 mod mask;
+mod memory;
 pub mod model;
 pub mod number_file;
 pub mod pd;
@@ -113,6 +114,7 @@ pub mod stop;
 pub mod text_encoder;
 mod transcript;
 pub mod tree;
+mod weights_to_memory;
 
 #[cfg(test)]
 mod tests;

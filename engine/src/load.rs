@@ -52,6 +52,9 @@ impl Engine {
         } else {
             QnnExecutor::new(&layout, &contexts)?
         };
+        if !config.use_mmap {
+            executor.move_weights_to_memory(&contexts);
+        }
         if let Some(memory) = &config.shared_memory {
             executor.share(memory);
         }
@@ -148,7 +151,8 @@ impl Reading {
     }
 
     fn load(&self, backend: &Arc<Backend>, path: &Path, options: &ContextOptions) -> Result<Context, EngineError> {
-        let loaded = if self.use_mmap {
+        // The embedded backend moves into memory what it maps (`WeightsToMemory`).
+        let loaded = if self.use_mmap || backend.library().is_embedded() {
             Context::from_file(backend, path, options)
         } else {
             let read = std::fs::read(path);

@@ -9,6 +9,7 @@ use qnn_api::{Backend, Context, Graph, SharedMemory};
 
 use crate::load::Reading;
 use crate::profile::GraphRun;
+use crate::weights_to_memory::WeightsToMemory;
 use crate::{Binding, EngineError, ExecuteError, Executor, GraphProfile};
 
 /// Graphs of context binaries, by split and then by graph. Each keeps its context alive.
@@ -18,6 +19,8 @@ pub struct QnnExecutor {
     /// By split and graph: its binary.
     binaries: Vec<Vec<usize>>,
     profile: Option<GraphProfile>,
+    /// Behind the graphs, so that they are gone when it is dropped.
+    to_memory: WeightsToMemory,
 }
 
 #[derive(Debug)]
@@ -59,12 +62,22 @@ impl QnnExecutor {
         };
         let split = |s: &nsp_graph::Split| s.graphs.iter().map(find).collect::<Result<Vec<_>, _>>();
         let graphs = layout.splits.iter().map(split).collect::<Result<_, _>>()?;
-        Ok(Self { graphs: Graphs::All(graphs), binaries: binaries(layout), profile: None })
+        Ok(Self {
+            graphs: Graphs::All(graphs),
+            binaries: binaries(layout),
+            profile: None,
+            to_memory: WeightsToMemory::default(),
+        })
     }
 
     /// Graphs of one split, in the order of their numbers.
     pub fn of_graphs(graphs: Vec<Graph>) -> Self {
-        Self { graphs: Graphs::All(vec![graphs]), binaries: Vec::new(), profile: None }
+        Self {
+            graphs: Graphs::All(vec![graphs]),
+            binaries: Vec::new(),
+            profile: None,
+            to_memory: WeightsToMemory::default(),
+        }
     }
 
     /// Loads a binary when one of its graphs is to run, and frees it when another's is. `paths` are those of the binaries
@@ -74,7 +87,17 @@ impl QnnExecutor {
         let places = layout.splits.iter().map(|s| s.graphs.iter().map(place).collect()).collect();
         let on_demand =
             OnDemand { backend: backend.clone(), paths: paths.to_vec(), reading, places, loaded: None, shared: None };
-        Self { graphs: Graphs::OnDemand(Box::new(on_demand)), binaries: binaries(layout), profile: None }
+        Self {
+            graphs: Graphs::OnDemand(Box::new(on_demand)),
+            binaries: binaries(layout),
+            profile: None,
+            to_memory: WeightsToMemory::default(),
+        }
+    }
+
+    /// Moves weights that the backend reads from mapped files into memory, behind the first steps.
+    pub(crate) fn move_weights_to_memory(&mut self, contexts: &[Context]) {
+        self.to_memory = WeightsToMemory::of(contexts, self.binaries.len().max(1));
     }
 
     /// Binds buffers that lie in that memory by handle from now on.
@@ -125,6 +148,7 @@ impl Executor for QnnExecutor {
                 Binding::InPlace(input, output, bytes) => session.in_place(input, output, bytes)?,
             };
         }
+        self.to_memory.count();
         match &events {
             None => Ok(session.run()?),
             Some((profile, events, made)) => {
@@ -137,6 +161,10 @@ impl Executor for QnnExecutor {
                 Ok(())
             }
         }
+    }
+
+    fn finish_loading(&mut self) {
+        self.to_memory.finish();
     }
 
     fn apply_sections(&mut self, binary: usize, section: &[u8]) -> Result<(), ExecuteError> {

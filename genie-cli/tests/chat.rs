@@ -150,6 +150,12 @@ fn a_chat_answers_edits_saves_and_goes_on() {
     let alone = place.record(&["-p", &prompt(&before), "-n", "6", "--temp", "0", "--raw"]);
     assert_eq!(alone["text"].as_str().unwrap(), messages[2].1, "a reply generated again is the same when greedy");
 
+    // Another model goes on with what was set.
+    let output = place.chat(&[], "/set temp 0\n/set max-tokens 3\n/model bundle\nOne\\\ntwo\n/save moved\n");
+    assert!(stderr(&output).contains("the conversation goes on with `bundle`"), "{}", stderr(&output));
+    let alone = place.record(&["-p", &prompt(&before), "-n", "3", "--temp", "0", "--raw"]);
+    assert_eq!(alone["text"].as_str().unwrap(), place.messages("moved")[1].1);
+
     let output = place.chat(&["--restore", "kept"], "/save again\n");
     assert!(output.status.success() && stderr(&output).contains("> Three"), "{}", stderr(&output));
     assert_eq!(place.messages("again"), messages);

@@ -203,6 +203,44 @@ fn a_full_prefix_cache_is_one_warning_with_its_cause() {
     assert!(text.contains("it needs ") && text.contains(" are free"), "{text}");
 }
 
+#[test]
+fn a_damaged_file_of_the_prefix_cache_is_named_and_removed() {
+    let (cache, folder) = (cache(), tempfile::tempdir().unwrap());
+    let prefixes = folder.path().join("prefixes").to_str().unwrap().to_owned();
+    let run = || {
+        let output = genie(
+            cache.path(),
+            &[
+                "run",
+                "-p",
+                "the quality of mercy is not strained",
+                "-n",
+                "2",
+                "--greedy",
+                "--prefix-cache",
+                &prefixes,
+                "--prefix-min-tokens",
+                "8",
+            ],
+        );
+        done(&output);
+        output
+    };
+    let first = run();
+    let kept: Vec<_> =
+        std::fs::read_dir(&prefixes).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_some()).collect();
+    assert!(!kept.is_empty());
+    for path in &kept {
+        let len = std::fs::metadata(path).unwrap().len();
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(len / 2).unwrap();
+    }
+    let again = run();
+    assert_eq!(again.stdout, first.stdout);
+    let text = stderr(&again);
+    assert!(text.contains("of the prefix cache was damaged, and is removed: "), "{text}");
+    assert!(!stderr(&run()).contains("damaged"), "what was removed is written again");
+}
+
 /// Section 3, `ulimit -f`: the signal killed without a word, and partial files stayed.
 #[test]
 fn a_file_limit_is_an_error_that_leaves_nothing() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dialog::Tokenizer;
-use engine::{GraphProfile, StopFlag, TokenModel};
+use engine::{Executor, GraphProfile, StopFlag, TokenModel};
 use genie_types::TokenId;
 use qnn_api::Backend;
 
@@ -165,6 +165,14 @@ impl Opened {
         match self {
             Self::Plain(model) => model.check_weights_in_full(),
             Self::Fused(model) => model.check_weights_in_full(),
+        }
+    }
+
+    /// Ends what loading left for later, before something is measured: weights that are to be moved into memory are.
+    pub fn finish_loading(&mut self) {
+        match self {
+            Self::Plain(model) => model.engine_mut().executor_mut().finish_loading(),
+            Self::Fused(model) => model.runner_mut().executor_mut().finish_loading(),
         }
     }
 

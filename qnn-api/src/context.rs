@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
 use crate::mapped::MappedFile;
+use crate::mapped_binary::MappedBinary;
 use crate::mem::{Allocator, Registered};
 use crate::options::{ContextOptions, GraphOptions, SpillGroup};
 use crate::save;
@@ -28,6 +29,7 @@ pub struct Context {
     inner: Arc<ContextInner>,
     binary: Option<BinaryInfo>,
     specs: Vec<GraphSpec>,
+    mapped: Option<MappedBinary>,
 }
 
 impl Context {
@@ -52,6 +54,7 @@ impl Context {
             inner: ContextInner::new(raw, None, options.spill_group(), scratch.is_some(), backend),
             binary: None,
             specs: Vec::new(),
+            mapped: None,
         })
     }
 
@@ -66,7 +69,14 @@ impl Context {
     pub fn from_file(backend: &Arc<Backend>, path: impl AsRef<Path>, options: &ContextOptions) -> Result<Self> {
         let path = path.as_ref();
         let bytes = Bytes::Mapped(MappedFile::open(path)?);
-        Self::load(backend, bytes, options, &format!("context binary `{}`", path.display()))
+        let len = bytes.as_raw().len();
+        let mut context = Self::load(backend, bytes, options, &format!("context binary `{}`", path.display()))?;
+        // Pages that may leave memory are to be read from the file again.
+        let can_move = cfg!(target_os = "linux") && backend.library().is_embedded();
+        if can_move && !options.host_lets_weights_go {
+            context.mapped = Some(MappedBinary::new(Arc::downgrade(&context.inner), path, len));
+        }
+        Ok(context)
     }
 
     /// A context from bytes that are only lent for the call.
@@ -126,6 +136,7 @@ impl Context {
             inner: ContextInner::new(raw, map, options.spill_group(), false, backend),
             binary: Some(info),
             specs,
+            mapped: None,
         })
     }
 
@@ -137,6 +148,11 @@ impl Context {
     /// What the binary says about itself; nothing for a context that is being composed.
     pub fn binary(&self) -> Option<&BinaryInfo> {
         self.binary.as_ref()
+    }
+
+    /// Its mapped file, which can be moved into memory: where the library reads weights from there, as the embedded backend does, on Linux.
+    pub fn mapped_binary(&self) -> Option<&MappedBinary> {
+        self.mapped.as_ref()
     }
 
     /// The graphs of the binary, in the file's order; none for a context that is being composed.

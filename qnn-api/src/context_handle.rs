@@ -18,7 +18,7 @@ pub(crate) struct ContextInner {
     /// Parts of shared memory that its graphs were lent.
     pub(crate) registrations: Registrations,
     // Parents last: fields drop in order.
-    _bytes: Option<MappedFile>,
+    file: Option<MappedFile>,
     /// The context whose spill buffer it uses.
     _spill: Option<SpillGroup>,
     pub(crate) backend: Arc<Backend>,
@@ -32,7 +32,7 @@ unsafe impl Sync for ContextInner {}
 impl ContextInner {
     pub(crate) fn new(
         raw: Qnn_ContextHandle_t,
-        bytes: Option<MappedFile>,
+        file: Option<MappedFile>,
         spill: Option<SpillGroup>,
         maps_binaries: bool,
         backend: &Arc<Backend>,
@@ -41,10 +41,15 @@ impl ContextInner {
             raw,
             maps_binaries,
             registrations: Registrations::default(),
-            _bytes: bytes,
+            file,
             _spill: spill,
             backend: backend.clone(),
         })
+    }
+
+    /// The binary that it was made of, where that is mapped.
+    pub(crate) fn mapped_file(&self) -> Option<&MappedFile> {
+        self.file.as_ref()
     }
 
     pub(crate) fn table(&self) -> &Table {

@@ -31,6 +31,7 @@
 //! | a library, its versions, where it came from | [`Library`], [`SystemLibrary`], [`LinkedProviders`] |
 //! | a backend with log and device | [`Backend`], [`Device`] |
 //! | graphs of one binary, or under construction | [`Context`] |
+//! | its mapped file, and how that comes into memory | [`MappedBinary`] |
 //! | what a binary holds, without loading it | [`binary_info`], [`BinaryInfo`] |
 //! | a graph under construction | [`GraphBuilder`], [`TensorRef`], [`Param`] |
 //! | a graph that runs, buffers lent to it | [`Graph`], [`Session`] |
@@ -74,7 +75,10 @@ mod htp_blob;
 pub mod library;
 mod log;
 mod mapped;
+mod mapped_binary;
 mod mem;
+#[cfg(target_os = "linux")]
+mod moved_pages;
 mod options;
 mod param;
 mod perf;
@@ -101,6 +105,7 @@ pub use hint::Hint;
 pub use htp_blob::HtpGraphBlob;
 pub use library::{Library, SystemLibrary, Version};
 pub use log::LogLevel;
+pub use mapped_binary::MappedBinary;
 pub use mem::{Allocator, Block, PlainMemory, Registered, Rpcmem, SharedBlock, SharedMemory};
 pub use options::{ContextOptions, GraphOptions, HtpGraphOptions, Priority, SpillFill, SpillGroup};
 pub use param::Param;

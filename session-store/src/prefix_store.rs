@@ -108,7 +108,16 @@ impl PrefixStore {
                 Ok(_) => {}                         // another list with the same hash
                 Err(StoreError::Io { .. }) => {}    // gone, or not ours to read
                 Err(StoreError::Newer { .. }) => {} // of a later version of this program, which reads it
-                Err(_) => drop(fs::remove_file(&entry.path)),
+                Err(why) => {
+                    let path = entry.path.display();
+                    match fs::remove_file(&entry.path) {
+                        Ok(()) => tracing::warn!("`{path}` of the prefix cache was damaged, and is removed: {why}"),
+                        Err(error) if error.kind() == ErrorKind::NotFound => {}
+                        Err(error) => {
+                            tracing::warn!("`{path}` of the prefix cache is damaged ({why}), and stays: {error}")
+                        }
+                    }
+                }
             }
         }
         Ok(None)

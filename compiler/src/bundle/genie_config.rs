@@ -141,7 +141,8 @@ fn backend(spec: &ModelSpec, htp: bool) -> Value {
         "type": "QnnHtp",
         "QnnHtp": {
             "version": 1,
-            "use-mmap": true,
+            // The embedded backend reads weights faster from memory of its own.
+            "use-mmap": htp,
             "spill-fill-bufsize": 0,
             "mmap-budget": 0,
             "poll": false,

@@ -162,7 +162,7 @@ fn the_dialog_configuration_is_this() {
         "type": "QnnHtp",
         "QnnHtp": {
           "version": 1,
-          "use-mmap": true,
+          "use-mmap": false,
           "spill-fill-bufsize": 0,
           "mmap-budget": 0,
           "poll": false,

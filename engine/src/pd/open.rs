@@ -33,7 +33,11 @@ impl PairRunner {
             found.map_err(|source| EngineError::FindGraph { graph: g.info.name.clone(), source })
         };
         let graphs = layout.graphs().map(find).collect::<Result<Vec<_>, _>>()?;
-        Self::with_executor(layout, QnnExecutor::of_graphs(graphs), config).map(Some)
+        let mut executor = QnnExecutor::of_graphs(graphs);
+        if !config.use_mmap {
+            executor.move_weights_to_memory(&contexts);
+        }
+        Self::with_executor(layout, executor, config).map(Some)
     }
 }
 

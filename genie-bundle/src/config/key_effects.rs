@@ -158,7 +158,13 @@ pub(super) const KEY_EFFECTS: &[(&str, KeyEffect)] = &[
     ("engine/backend/GTE", Refused("the backend is not yet supported")),
     ("engine/backend/QnnGpu", Refused("the backend is not yet supported")),
     ("engine/backend/QnnHtp", Acts("")),
-    ("engine/backend/QnnHtp/use-mmap", Acts("`true` maps the binaries; `false` reads them into memory")),
+    (
+        "engine/backend/QnnHtp/use-mmap",
+        Acts(
+            "`true` maps the binaries; `false` reads them into memory. \
+             The embedded backend does that behind the first 16 steps (on Linux, where memory has room), and decodes faster then",
+        ),
+    ),
     ("engine/backend/QnnHtp/mmap-budget", HtpOnly("MB of a binary that are read at a time; 0 is no limit")),
     (
         "engine/backend/QnnHtp/spill-fill-bufsize",

@@ -103,6 +103,8 @@ struct Chat<'a> {
     screen: Screen<'a>,
     conversation: Conversation,
     last: Option<Reply>,
+    /// What `/set` has set, in order.
+    set: Vec<(String, String)>,
 }
 
 /// Talks until `/exit`, Ctrl-D or a signal.
@@ -115,7 +117,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let context = args.long_context.compiled_context();
     let bundle = args.bundle.read_word(words.model, context, &args.backend, printer)?;
     let conversation = open(args, bundle, printer)?;
-    let mut chat = Chat { args, printer, screen: Screen::new(printer), conversation, last: None };
+    let mut chat = Chat { args, printer, screen: Screen::new(printer), conversation, last: None, set: Vec::new() };
     if let Some(folder) = &args.restore {
         chat.restore(folder)?;
     }
@@ -260,7 +262,10 @@ impl Chat<'_> {
                 self.printer.info(format_args!("saved in `{folder}`; `genie chat --restore {folder}` continues"));
             }
             Command::Load(folder) => self.restore(Path::new(&folder))?,
-            Command::Set(name, value) => self.set(&name, &value)?,
+            Command::Set(name, value) => {
+                self.set(&name, &value)?;
+                self.set.push((name, value));
+            }
             Command::Stats => match &self.last {
                 Some(reply) => run::stats(self.printer, reply),
                 None => self.printer.info("there is no reply yet"),
@@ -271,6 +276,9 @@ impl Chat<'_> {
                 let mut conversation = open(self.args, bundle, self.printer)?;
                 *conversation.messages_mut() = messages;
                 self.conversation = conversation;
+                for (name, value) in self.set.clone() {
+                    self.set(&name, &value)?;
+                }
                 self.printer.info(format_args!("the conversation goes on with `{path}`"));
             }
             Command::Exit => {}

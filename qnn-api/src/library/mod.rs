@@ -255,6 +255,11 @@ impl Library {
         self.provider == HTP_PROVIDER
     }
 
+    /// Whether this is the embedded backend, which reads weights where a mapped binary has them.
+    pub fn is_embedded(&self) -> bool {
+        self.backend_id == qnn_sys::host::HOST_BACKEND_ID
+    }
+
     /// The provider's name, e.g. `HTP_QTI_AISW`.
     pub fn provider(&self) -> &str {
         &self.provider

@@ -139,6 +139,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let mut model = bundle.open_either(&options)?;
     // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
     model.check_weights_in_full()?;
+    model.finish_loading();
     let deferred = printer.interrupt().defer();
     let stop = model.stop_flag();
     deferred.stop_with(move || stop.set());
