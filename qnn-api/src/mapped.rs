@@ -13,7 +13,7 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
-use crate::moved_pages::{self, Staging};
+use crate::moved_pages;
 
 /// A mapped file. The empty file has no mapping.
 pub(crate) struct MappedFile {
@@ -46,9 +46,9 @@ impl MappedFile {
 
     /// Puts anonymous memory with the same bytes in the place of some behind the first `moved` that can be; returns how many, 0 at the end.
     #[cfg(target_os = "linux")]
-    pub(crate) fn move_piece(&self, moved: usize, staging: &mut Staging) -> std::io::Result<usize> {
+    pub(crate) fn move_piece(&self, moved: usize) -> std::io::Result<usize> {
         let Some(map) = &self.map else { return Ok(0) };
         // SAFETY: the mapping is of this file, whole, and lives as long as `self`; it was made for reading only.
-        unsafe { moved_pages::move_piece(&self.file, (map.as_mut_ptr(), map.len()), moved, staging) }
+        unsafe { moved_pages::move_piece(&self.file, (map.as_mut_ptr(), map.len()), moved) }
     }
 }

@@ -42,11 +42,10 @@ impl MappedBinary {
     pub fn move_to_memory(&self) -> io::Result<usize> {
         #[cfg(target_os = "linux")]
         {
-            let mut pages = crate::moved_pages::Staging::new()?;
             let mut moved = 0;
             while let Some(context) = self.context.upgrade() {
                 let Some(file) = context.mapped_file() else { break };
-                match file.move_piece(moved, &mut pages)? {
+                match file.move_piece(moved)? {
                     0 => break,
                     bytes => moved += bytes,
                 }

@@ -1,71 +1,101 @@
 //! Pages of a file's mapping, replaced by anonymous ones with the same bytes (Linux).
 
 use core::ffi::c_void;
+use core::{mem, ptr, slice};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use memmap2::MmapMut;
-use rustix::mm::{MprotectFlags, MremapFlags, mprotect, mremap_fixed};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mprotect, mremap_fixed, munmap,
+};
 
 /// A huge page.
 const HUGE: usize = 2 << 20;
 /// Bytes that are moved at a time.
 const PIECE: usize = 4 * HUGE;
 
-/// Anonymous memory that pieces are read into.
-pub(crate) struct Staging {
-    pages: MmapMut,
-    /// Where its first whole huge page begins.
-    start: usize,
+/// Anonymous memory of our own: whole pages that are unmapped when this is dropped.
+struct Pages {
+    start: *mut u8,
+    len: usize,
 }
 
-impl Staging {
-    pub(crate) fn new() -> io::Result<Self> {
-        let pages = MmapMut::map_anon(PIECE + HUGE)?;
+impl Pages {
+    /// `len` zero bytes from the begin of a huge page on. Huge pages are asked for.
+    fn new(len: usize) -> io::Result<Self> {
+        let total = len + HUGE;
+        // SAFETY: a new mapping, where the system has room.
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), total, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)? };
+        let all = Self { start: start.cast(), len: total };
+        let before = all.start.addr().wrapping_neg() % HUGE;
+        let (before, rest) = all.split_at(before);
+        let (pages, behind) = rest.split_at(len);
+        // What lies outside goes now: `pages` may leave their place.
+        drop((before, behind));
         // A wish, no more: a kernel without huge pages serves small ones.
-        let _ = pages.advise(memmap2::Advice::HugePage);
-        let start = pages.as_ptr().addr().wrapping_neg() % HUGE;
-        Ok(Self { pages, start })
+        // SAFETY: our own mapping; how its pages are made changes nothing that is in them.
+        let _ = unsafe { madvise(pages.start.cast(), pages.len, Advice::LinuxHugepage) };
+        Ok(pages)
     }
 
-    /// Reads the piece of a file from `at` on, and puts it in the place of the `len` bytes of the file's mapping at `target`.
+    /// The first `at` bytes, and the others.
+    fn split_at(self, at: usize) -> (Self, Self) {
+        let (start, len) = (self.start, self.len);
+        mem::forget(self);
+        (Self { start, len: at }, Self { start: start.wrapping_add(at), len: len - at })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: a mapping to read and write of that many initialised bytes, of which this is the only owner.
+        unsafe { slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
+    /// Puts them in the place of others, to be read only.
     ///
     /// # Safety
-    /// `target` begins a huge page of a mapping of the file that lives on during the call, where its byte `at` is; `len` bytes of it,
-    /// whole huge pages and at most [`PIECE`], are the file's. The mapping is read, never written.
-    unsafe fn replace(&mut self, file: &File, at: u64, target: *mut u8, len: usize) -> io::Result<()> {
-        let from = &mut self.pages[self.start..self.start + len];
-        file.read_exact_at(from, at)?;
-        let from = from.as_mut_ptr().cast::<c_void>();
-        // SAFETY: `from` are pages of our own anonymous mapping, which stays (empty) as `DONTUNMAP` says. At `target` are pages that
-        // may be replaced, with the same bytes, so that who reads them sees no difference: the kernel changes the mapping under its
-        // lock, for which a reader that comes in between waits. The new pages are protected as the old ones were.
+    /// At `target` begins a huge page of a mapping that is read, never written, with the same bytes.
+    unsafe fn move_to(self, target: *mut u8) -> io::Result<()> {
+        let (from, len) = (self.start.cast::<c_void>(), self.len);
+        // SAFETY: `from` are pages of our own, to which no reference is left. What is at `target` may be replaced by the same bytes:
+        // the kernel changes the mapping under its lock, for which a reader that comes in between waits. The new pages are protected
+        // as the old ones were.
         unsafe {
-            mremap_fixed(from, len, len, MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP, target.cast())?;
+            mremap_fixed(from, len, len, MremapFlags::MAYMOVE, target.cast())?;
+            // They are not at their old place any more.
+            mem::forget(self);
             mprotect(target.cast(), len, MprotectFlags::READ)?;
         }
         Ok(())
     }
 }
 
-/// Moves the piece behind `moved` bytes of those of a mapping (`start`, `len`) that are whole huge pages. Returns its length, 0 at the end.
+impl Drop for Pages {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: a mapping of our own, or a part of one, to which no reference is left.
+            let _ = unsafe { munmap(self.start.cast(), self.len) };
+        }
+    }
+}
+
+/// Moves the piece behind `moved` bytes of those of a mapping (`start`, `len`) that are whole huge pages: reads it into anonymous memory,
+/// and puts that in its place. Returns its length, 0 at the end.
 ///
 /// # Safety
 /// `start` begins a mapping of `file` from its first byte on, `len` bytes that live on during the call, and are read, never written.
-pub(crate) unsafe fn move_piece(
-    file: &File,
-    (start, len): (*mut u8, usize),
-    moved: usize,
-    staging: &mut Staging,
-) -> io::Result<usize> {
+pub(crate) unsafe fn move_piece(file: &File, (start, len): (*mut u8, usize), moved: usize) -> io::Result<usize> {
     let first = start.addr().wrapping_neg() % HUGE;
     let all = len.saturating_sub(first) / HUGE * HUGE;
     let piece = PIECE.min(all.saturating_sub(moved));
     if piece > 0 {
         let at = first + moved;
-        // SAFETY: `at` is inside the mapping and at a huge page, `piece` whole ones are in it as well; otherwise the caller's promise.
-        unsafe { staging.replace(file, at as u64, start.wrapping_add(at), piece)? };
+        let mut pages = Pages::new(piece)?;
+        file.read_exact_at(pages.bytes(), at as u64)?;
+        // SAFETY: `at` is inside the mapping and at a huge page, `piece` whole ones are in it as well, with the file's bytes from there on;
+        // otherwise the caller's promise.
+        unsafe { pages.move_to(start.wrapping_add(at))? };
     }
     Ok(piece)
 }
@@ -88,9 +118,9 @@ mod tests {
 
     /// Moves all that can be.
     fn move_all(file: &MappedFile) -> usize {
-        let (mut moved, mut staging) = (0, Staging::new().unwrap());
+        let mut moved = 0;
         loop {
-            match file.move_piece(moved, &mut staging).unwrap() {
+            match file.move_piece(moved).unwrap() {
                 0 => return moved,
                 bytes => moved += bytes,
             }
@@ -153,7 +183,7 @@ mod tests {
         }
         let (path, bytes, file) = mapped(&dir, PIECE + HUGE);
         std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(5).unwrap();
-        let error = file.move_piece(0, &mut Staging::new().unwrap()).unwrap_err();
+        let error = file.move_piece(0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         drop(bytes);
     }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use open_genie::DialogError;
 use open_genie::serving::ServeError;
+use open_genie::{DialogError, sampler};
 use serde_json::{Map, Value, json};
 
 /// Why a server does not start, or ends.
@@ -264,9 +264,27 @@ impl From<DialogError> for ApiError {
                 Self::invalid("logit_bias", error.to_string())
             }
             DialogError::EmptyStopSequence { .. } => Self::invalid("stop", error.to_string()),
+            // A model gives every token a finite number, so it was the request that left none.
+            DialogError::Sampler(error @ sampler::SamplerError::AllMasked { .. }) => {
+                Self::invalid("", format!("the request's grammar, biases and penalties leave no token: {error}"))
+            }
             DialogError::Grammar(error) => Self::invalid("grammar", with_causes(&error)),
             DialogError::Tokenizer(error) => Self::invalid("prompt", with_causes(&error)),
             error => Self::Internal(with_causes(&error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_leaves_no_token_is_the_clients_fault() {
+        let error = ApiError::from(DialogError::from(sampler::SamplerError::AllMasked { n_vocab: 3 }));
+        assert_eq!(error.status(), StatusCode::BAD_REQUEST);
+        assert!(error.to_string().contains("leave no token: all 3 logits are -inf"), "{error}");
+        let broken = sampler::SamplerError::NotFinite { token: 1, value: f32::NAN, n_bad: 1, n_vocab: 3 };
+        assert_eq!(ApiError::from(DialogError::from(broken)).status(), StatusCode::INTERNAL_SERVER_ERROR);
     }
 }
