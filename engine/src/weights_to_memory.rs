@@ -3,65 +3,103 @@
 //! The embedded backend reads weights from huge pages faster (docs/bench.md, "Huge pages"), which few file systems have. To read a
 //! file costs as much as several steps, so that a prompt with a token or two behind it is better off without.
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use parking_lot::{Condvar, Mutex};
 use qnn_api::{Context, MappedBinary};
 
 use crate::memory;
 
 /// Steps behind which weights are moved.
 const STEPS: usize = 16;
+/// Smaller files may have no whole huge page, and come out of caches anyway.
+const LEAST: usize = 4 << 20;
 
-/// Binaries that wait for it.
+/// A thread that waits for it. It is there from the beginning: no step allocates.
 #[derive(Debug, Default)]
 pub(crate) struct WeightsToMemory {
-    binaries: Vec<MappedBinary>,
+    thread: Option<JoinHandle<()>>,
+    signal: Arc<Signal>,
     /// Executions of graphs until then.
     left: usize,
-    /// What moves them.
-    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread waits for.
+#[derive(Debug, Default)]
+struct Signal {
+    wish: Mutex<Wish>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Wish {
+    #[default]
+    Wait,
+    Move,
+    End,
+}
+
+impl Signal {
+    fn send(&self, wish: Wish) {
+        *self.wish.lock() = wish;
+        self.changed.notify_one();
+    }
+
+    fn receive(&self) -> Wish {
+        let mut wish = self.wish.lock();
+        self.changed.wait_while(&mut wish, |wish| *wish == Wish::Wait);
+        *wish
+    }
 }
 
 impl WeightsToMemory {
     /// Those of the contexts that a backend reads in place; a step executes `splits` graphs.
     pub(crate) fn of(contexts: &[Context], splits: usize) -> Self {
-        Self {
-            binaries: contexts.iter().filter_map(Context::mapped_binary).cloned().collect(),
-            left: STEPS * splits,
-            thread: None,
+        let mapped = contexts.iter().filter_map(Context::mapped_binary);
+        let binaries: Vec<_> = mapped.filter(|binary| binary.bytes() >= LEAST).cloned().collect();
+        if binaries.is_empty() {
+            return Self::default();
         }
+        let signal = Arc::new(Signal::default());
+        let wishes = signal.clone();
+        let wait = move || {
+            if wishes.receive() == Wish::Move {
+                move_all(&binaries);
+            }
+        };
+        let started = std::thread::Builder::new().name("weights".to_owned()).spawn(wait);
+        let thread = started.inspect_err(|error| {
+            tracing::warn!("weights stay mapped, though `use-mmap` is false: no thread to move them: {error}");
+        });
+        Self { thread: thread.ok(), signal, left: STEPS * splits }
     }
 
-    /// A graph was executed. Starts a thread when it was the last to wait for.
+    /// A graph is executed. Lets the thread begin when it is the last to wait for.
     pub(crate) fn count(&mut self) {
-        if self.binaries.is_empty() {
-            return;
-        }
-        self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
-            let binaries = std::mem::take(&mut self.binaries);
-            match std::thread::Builder::new().name("weights".to_owned()).spawn(move || move_all(&binaries)) {
-                Ok(thread) => self.thread = Some(thread),
-                Err(error) => {
-                    tracing::warn!("weights stay mapped, though `use-mmap` is false: no thread to move them: {error}");
-                }
+        if self.left > 0 {
+            self.left -= 1;
+            if self.left == 0 {
+                self.signal.send(Wish::Move);
             }
         }
     }
 
-    /// Moves them now, or waits until they are.
+    /// Has them moved now, and waits until they are.
     pub(crate) fn finish(&mut self) {
-        move_all(&std::mem::take(&mut self.binaries));
+        self.left = 0;
+        self.signal.send(Wish::Move);
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     }
 }
 
-/// Waits for the thread, which ends with the piece at hand when the contexts are gone: after it they are freed.
+/// Waits for the thread, which ends at once, or with the piece at hand when the contexts are gone: after it they are freed.
 impl Drop for WeightsToMemory {
     fn drop(&mut self) {
+        self.signal.send(Wish::End);
         // A panic of the thread was reported when it happened.
         let _ = self.thread.take().map(JoinHandle::join);
     }
