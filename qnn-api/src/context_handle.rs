@@ -48,6 +48,7 @@ impl ContextInner {
     }
 
     /// The binary that it was made of, where that is mapped.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
     pub(crate) fn mapped_file(&self) -> Option<&MappedFile> {
         self.file.as_ref()
     }

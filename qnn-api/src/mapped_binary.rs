@@ -13,6 +13,7 @@ use crate::context_handle::ContextInner;
 /// A context's mapped binary. It does not keep the context.
 #[derive(Clone, Debug)]
 pub struct MappedBinary {
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
     context: Weak<ContextInner>,
     path: Box<Path>,
     len: usize,
