@@ -62,22 +62,12 @@ impl QnnExecutor {
         };
         let split = |s: &nsp_graph::Split| s.graphs.iter().map(find).collect::<Result<Vec<_>, _>>();
         let graphs = layout.splits.iter().map(split).collect::<Result<_, _>>()?;
-        Ok(Self {
-            graphs: Graphs::All(graphs),
-            binaries: binaries(layout),
-            profile: None,
-            to_memory: WeightsToMemory::default(),
-        })
+        Ok(Self::with(Graphs::All(graphs), binaries(layout)))
     }
 
     /// Graphs of one split, in the order of their numbers.
     pub fn of_graphs(graphs: Vec<Graph>) -> Self {
-        Self {
-            graphs: Graphs::All(vec![graphs]),
-            binaries: Vec::new(),
-            profile: None,
-            to_memory: WeightsToMemory::default(),
-        }
+        Self::with(Graphs::All(vec![graphs]), Vec::new())
     }
 
     /// Loads a binary when one of its graphs is to run, and frees it when another's is. `paths` are those of the binaries
@@ -87,12 +77,11 @@ impl QnnExecutor {
         let places = layout.splits.iter().map(|s| s.graphs.iter().map(place).collect()).collect();
         let on_demand =
             OnDemand { backend: backend.clone(), paths: paths.to_vec(), reading, places, loaded: None, shared: None };
-        Self {
-            graphs: Graphs::OnDemand(Box::new(on_demand)),
-            binaries: binaries(layout),
-            profile: None,
-            to_memory: WeightsToMemory::default(),
-        }
+        Self::with(Graphs::OnDemand(Box::new(on_demand)), binaries(layout))
+    }
+
+    fn with(graphs: Graphs, binaries: Vec<Vec<usize>>) -> Self {
+        Self { graphs, binaries, profile: None, to_memory: WeightsToMemory::default() }
     }
 
     /// Moves weights that the backend reads from mapped files into memory, behind the first steps.

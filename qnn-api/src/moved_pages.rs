@@ -181,10 +181,9 @@ mod tests {
         for len in [0, 1, HUGE - 1] {
             assert_eq!(move_all(&mapped(&dir, len).2), 0);
         }
-        let (path, bytes, file) = mapped(&dir, PIECE + HUGE);
+        let (path, _, file) = mapped(&dir, PIECE + HUGE);
         std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(5).unwrap();
         let error = file.move_piece(0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        drop(bytes);
     }
 }
