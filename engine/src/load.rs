@@ -122,16 +122,16 @@ impl Reading {
         };
         let has_spill = wanted.htp_spill_fill.is_some();
         if !has_spill && wanted.htp_memory_limit_mb.is_none() {
-            return Ok((self.load(backend, path, &plain)?, None));
+            return Ok((binary(backend, path, self.use_mmap, &plain)?, None));
         }
-        match self.load(backend, path, &wanted) {
+        match binary(backend, path, self.use_mmap, &wanted) {
             Ok(context) => {
                 let group = group.or_else(|| has_spill.then(|| context.spill_group()));
                 Ok((context, group))
             }
             Err(refused) => {
                 // A binary that does not load without them either is to blame itself.
-                let context = self.load(backend, path, &plain)?;
+                let context = binary(backend, path, self.use_mmap, &plain)?;
                 let why = std::error::Error::source(&refused).map_or_else(|| refused.to_string(), ToString::to_string);
                 tracing::warn!("{}: loaded without {}: {why}", path.display(), self.memory_keys());
                 Ok((context, None))
@@ -149,18 +149,24 @@ impl Reading {
         let set: Vec<&str> = keys.iter().filter(|(set, _)| *set).map(|(_, key)| *key).collect();
         set.join(", ")
     }
+}
 
-    fn load(&self, backend: &Arc<Backend>, path: &Path, options: &ContextOptions) -> Result<Context, EngineError> {
-        // The embedded backend moves into memory what it maps (`WeightsToMemory`).
-        let loaded = if self.use_mmap || backend.library().is_embedded() {
-            Context::from_file(backend, path, options)
-        } else {
-            let read = std::fs::read(path);
-            let bytes = read.map_err(|source| EngineError::ReadBinary { path: path.to_owned(), source })?;
-            Context::from_bytes(backend, &bytes, options)
-        };
-        loaded.map_err(|source| EngineError::LoadBinary { path: path.to_owned(), source })
-    }
+/// Loads a binary, mapped or read into memory.
+pub(crate) fn binary(
+    backend: &Arc<Backend>,
+    path: &Path,
+    use_mmap: bool,
+    options: &ContextOptions,
+) -> Result<Context, EngineError> {
+    // The embedded backend moves into memory what it maps (`WeightsToMemory`).
+    let loaded = if use_mmap || backend.library().is_embedded() {
+        Context::from_file(backend, path, options)
+    } else {
+        let read = std::fs::read(path);
+        let bytes = read.map_err(|source| EngineError::ReadBinary { path: path.to_owned(), source })?;
+        Context::from_bytes(backend, &bytes, options)
+    };
+    loaded.map_err(|source| EngineError::LoadBinary { path: path.to_owned(), source })
 }
 
 /// Refuses a file that is not there before anything else tries to open it.

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use genie_types::{Dtype, PositionKind, TensorInfo, TokenId};
-use qnn_api::{Backend, Context, ContextOptions, Graph};
+use qnn_api::{Backend, ContextOptions, Graph};
 
 use crate::buffer::{Buffer, elements_mut};
 use crate::quant::{QuantParams, Rounding};
+use crate::weights_to_memory::WeightsToMemory;
 use crate::{EngineError, load};
 
 const IDS: &str = "input_ids";
@@ -33,7 +34,7 @@ pub struct EncoderOptions {
     pub pad_token: TokenId,
     /// [`PositionKind::None`] feeds nothing; [`PositionKind::Absolute`] asks for `position_ids`.
     pub positions: PositionKind,
-    /// Map context binaries; else read them into memory.
+    /// Map context binaries; else read them into memory, on the embedded backend behind the first texts.
     pub use_mmap: bool,
 }
 
@@ -54,6 +55,7 @@ pub struct TextEncoder {
     /// The shortest first.
     graphs: Vec<EncoderGraph>,
     pad_token: TokenId,
+    weights: WeightsToMemory,
 }
 
 #[derive(Debug)]
@@ -86,30 +88,24 @@ impl TextEncoder {
     ///
     /// Missing or refused files; graphs that are no text encoder's, with what is missing.
     pub fn open(options: &EncoderOptions, backend: &Arc<Backend>) -> Result<Self, EngineError> {
-        let mut graphs = Vec::new();
+        let (mut graphs, mut contexts) = (Vec::new(), Vec::new());
         for path in &options.ctx_bins {
             load::must_exist("context binary", path)?;
-            let settings = ContextOptions::default();
-            let loaded = if options.use_mmap {
-                Context::from_file(backend, path, &settings)
-            } else {
-                let bytes =
-                    std::fs::read(path).map_err(|source| EngineError::ReadBinary { path: path.clone(), source })?;
-                Context::from_bytes(backend, &bytes, &settings)
-            };
-            let context = loaded.map_err(|source| EngineError::LoadBinary { path: path.clone(), source })?;
+            let context = load::binary(backend, path, options.use_mmap, &ContextOptions::default())?;
             for name in context.graphs().map(|info| info.name.clone()).collect::<Vec<_>>() {
                 let found = context.graph(&name);
                 let graph = found.map_err(|source| EngineError::FindGraph { graph: name, source })?;
                 graphs.push(EncoderGraph::new(graph, options.positions)?);
             }
+            contexts.push(context);
         }
         if graphs.is_empty() {
             let (expected, found) = ("at least one graph", "none".into());
             return Err(EngineError::Config { what: "context binaries", expected, found });
         }
         graphs.sort_by_key(|graph| graph.length);
-        Ok(Self { graphs, pad_token: options.pad_token })
+        let weights = if options.use_mmap { WeightsToMemory::default() } else { WeightsToMemory::of(&contexts, 1) };
+        Ok(Self { graphs, pad_token: options.pad_token, weights })
     }
 
     /// Most tokens of a text.
@@ -133,6 +129,7 @@ impl TextEncoder {
         let graph = graph.ok_or(EngineError::TextTooLong { found: n, most })?;
         graph.fill(tokens, pad);
         graph.run()?;
+        self.weights.count();
         Ok(graph.read(n))
     }
 }

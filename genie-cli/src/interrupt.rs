@@ -2,7 +2,7 @@
 //!
 //! | signal | while a command has nothing to lose | within [`Interrupt::defer`] |
 //! |---|---|---|
-//! | the first | the program says so and ends at once | the command is stopped by what it gave to [`Deferred::stop_with`], keeps what is to be kept, ends |
+//! | the first | what [`Interrupt::before_end`] was given is called, the program says so and ends at once | the command is stopped by what it gave to [`Deferred::stop_with`], keeps what is to be kept, ends |
 //! | the second | | the program ends as if it had no handler |
 //!
 //! The exit code is 128 and the signal's number. A signal that was ignored when the program started stays ignored: `nohup`,
@@ -94,6 +94,8 @@ struct State {
     n_deferred: usize,
     /// How the running command is stopped.
     stops: Vec<Box<dyn Fn() + Send>>,
+    /// What is done before the program ends at once.
+    before_end: Option<Box<dyn Fn() + Send>>,
 }
 
 impl Interrupt {
@@ -138,6 +140,7 @@ impl Interrupt {
         let state = self.state();
         self.0.received.store(signal.0, Ordering::Release);
         if state.n_deferred == 0 {
+            state.before_end.iter().for_each(|call| call());
             announce(signal);
             // Without the exit handlers of loaded libraries: other threads still run.
             low_level::exit(i32::from(signal.exit_code()));
@@ -162,6 +165,11 @@ impl Interrupt {
         }
         #[cfg(not(unix))]
         let _ = forgiven;
+    }
+
+    /// Calls this before a signal ends the program at once: for what outlives it, as a terminal's mode.
+    pub fn before_end(&self, call: impl Fn() + Send + 'static) {
+        self.state().before_end = Some(Box::new(call));
     }
 
     /// Fails once a signal has arrived.

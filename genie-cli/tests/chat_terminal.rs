@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::CommandCargoExt;
+use rustix::process::{Pid, Signal};
 
 /// A chat with what it has shown so far.
 struct Terminal {
@@ -21,10 +22,15 @@ impl Terminal {
     fn chat(folder: &std::path::Path, flags: &str) -> Self {
         let genie = Command::cargo_bin("genie").unwrap().get_program().to_str().unwrap().to_owned();
         // The shell says how the chat ended: the code of `script` also tells of troubles of its own. Ctrl-C reaches both.
-        let line = format!("trap : INT; {genie} chat demo --chat-template plain --greedy {flags}; echo ended with $?");
+        let chat = format!("{genie} chat demo --chat-template plain --greedy {flags}");
+        Self::shell(folder, &format!("trap : INT; {chat}; echo ended with $?"))
+    }
+
+    /// A line for a shell at a terminal of its own.
+    fn shell(folder: &std::path::Path, line: &str) -> Self {
         // A shell's background job ignores Ctrl-C, and so would all that it starts.
         let mut child = Command::new("env")
-            .args(["--default-signal=INT", "script", "-qfc", &line, "/dev/null"])
+            .args(["--default-signal=INT", "script", "-qfc", line, "/dev/null"])
             .current_dir(folder)
             .env("XDG_STATE_HOME", folder.join("state"))
             .env("TERM", "xterm")
@@ -152,4 +158,23 @@ fn ctrl_c_stops_a_reply_and_the_chat_goes_on() {
     terminal.press("/exit\r");
     terminal.ends_well();
     assert_eq!(messages(&folder.path().join("kept"))[0].1, "ROMEO:");
+}
+
+#[test]
+fn sigterm_at_the_prompt_leaves_the_terminal_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let genie = Command::cargo_bin("genie").unwrap().get_program().to_str().unwrap().to_owned();
+    let chat = format!("sh -c 'echo $$ > pid; exec {genie} chat demo --chat-template plain'");
+    let mut terminal =
+        Terminal::shell(folder.path(), &format!("{chat}; echo ended with $?; stty -a; echo that is all"));
+    terminal.wait(0, READY);
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap().trim().parse().unwrap();
+    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    let at = terminal.wait(0, "ended with 143");
+    let end = terminal.wait(at, "that is all");
+    let mode = terminal.text()[at..end].to_owned();
+    for flag in ["icanon", "echo", "isig"] {
+        assert!(mode.split_whitespace().any(|word| word == flag), "`{flag}` is off: {mode}");
+    }
+    terminal.child.wait().unwrap();
 }

@@ -22,6 +22,7 @@ pub(crate) mod block_values;
 pub mod convert;
 pub mod copy;
 pub mod elementwise;
+mod first_cache;
 mod float;
 pub(crate) mod half_blocks;
 mod isa;
@@ -38,6 +39,7 @@ mod rows;
 mod shared;
 mod simd;
 mod softmax;
+mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod unpack;

@@ -9,6 +9,7 @@ use std::hint::black_box;
 use super::isa::{dot_fn, simd_fn};
 use super::simd::Simd;
 use super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
+use super::stream::{FAR_OF_WIDE, ask};
 
 /// Vectors under way at a time in [`read`].
 const STREAMS: usize = 8;
@@ -31,28 +32,36 @@ simd_fn! {
 }
 
 simd_fn! {
-    /// The same, asking for cache lines ahead of the reading.
+    /// The same, asking the first-level cache for lines ahead of the reading.
     pub(crate) fn read_ahead(x: &[f32]) -> f32 = read_asking
+}
+
+simd_fn! {
+    /// The same, asking as kernels do whose weights stream from memory.
+    pub(crate) fn read_ahead_twice(x: &[f32]) -> f32 = read_asking_twice
 }
 
 #[inline(always)]
 fn read_plainly<S: Simd>(s: S, x: &[f32]) -> f32 {
-    read_by::<S, false>(s, x)
+    read_by(s, x, |_, _| ())
 }
 
 #[inline(always)]
 fn read_asking<S: Simd>(s: S, x: &[f32]) -> f32 {
-    read_by::<S, true>(s, x)
+    read_by(s, x, |s, line| s.prefetch(line.wrapping_byte_add(AHEAD)))
 }
 
 #[inline(always)]
-fn read_by<S: Simd, const ASK: bool>(s: S, x: &[f32]) -> f32 {
+fn read_asking_twice<S: Simd>(s: S, x: &[f32]) -> f32 {
+    read_by(s, x, |s, line| ask(s, line, FAR_OF_WIDE))
+}
+
+#[inline(always)]
+fn read_by<S: Simd>(s: S, x: &[f32], ask: impl Fn(S, *const f32)) -> f32 {
     let mut sums = [s.zero(); STREAMS];
     for chunk in x.chunks_exact(STREAMS * S::LANES) {
-        if ASK {
-            for line in (0..size_of_val(chunk)).step_by(64) {
-                s.prefetch(chunk.as_ptr().wrapping_byte_add(AHEAD + line));
-            }
+        for line in (0..size_of_val(chunk)).step_by(64) {
+            ask(s, chunk.as_ptr().wrapping_byte_add(line));
         }
         for (i, sum) in sums.iter_mut().enumerate() {
             // SAFETY: the chunk has `STREAMS` vectors.
@@ -197,7 +206,8 @@ mod tests {
         let x: Vec<f32> = (0..1024).map(|i| (i % 7) as f32).collect();
         let sum: f32 = x.iter().sum();
         for isa in Isa::available() {
-            assert_eq!((read(isa, &x), read_ahead(isa, &x)), (sum, sum), "{}", isa.name());
+            let sums = [read(isa, &x), read_ahead(isa, &x), read_ahead_twice(isa, &x)];
+            assert_eq!(sums, [sum; 3], "{}", isa.name());
             let mut operands = Operands::new();
             let (one, three) = (products(isa, &mut operands, 1), products(isa, &mut operands, 3));
             assert!(one > 0 && three == 3 * one, "{}: {one} {three}", isa.name());

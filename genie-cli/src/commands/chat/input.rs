@@ -8,6 +8,7 @@ use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{Config, Editor};
 
+use crate::interrupt::Interrupt;
 use crate::printer::Printer;
 
 /// Lines that the history keeps.
@@ -40,6 +41,7 @@ impl Input {
         }
         let config = Config::builder().max_history_size(HISTORY)?.auto_add_history(false).build();
         let mut editor = Editor::with_config(config).context("cannot read from the terminal")?;
+        restore_mode_at_end(printer.interrupt());
         let history = history_file();
         if let Some(file) = history.as_deref().filter(|file| file.is_file())
             && let Err(error) = editor.load_history(file)
@@ -124,6 +126,26 @@ impl Input {
         }
     }
 }
+
+/// A signal that ends the program while a line is edited leaves the terminal as it is now: the editor puts it back only when it returns.
+#[cfg(unix)]
+fn restore_mode_at_end(interrupt: &Interrupt) {
+    use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+
+    /// What ends the mode in which a terminal marks what is pasted.
+    const NO_PASTE_MARKS: &str = "\u{1b}[?2004l";
+    let Ok(mode) = tcgetattr(std::io::stdin()) else { return };
+    interrupt.before_end(move || {
+        // A terminal that is gone needs nothing.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &mode);
+        if std::io::stdout().is_terminal() {
+            println!("{NO_PASTE_MARKS}");
+        }
+    });
+}
+
+#[cfg(not(unix))]
+fn restore_mode_at_end(_: &Interrupt) {}
 
 /// `$XDG_STATE_HOME/genie/chat-history`, or the same below `~/.local/state`.
 fn history_file() -> Option<PathBuf> {

@@ -12,10 +12,12 @@
 
 use std::mem::MaybeUninit;
 
+use super::super::first_cache::first_cache_bytes;
 use super::super::float::Load;
 use super::super::isa::simd_fn;
 use super::super::rows::{RowElem, RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
+use super::super::stream::{FAR_OF_WIDE, ask};
 use super::super::{Float, Mat};
 use super::finish::{Affine, MAX_CHUNK, finish};
 use super::{Job, Linear};
@@ -29,12 +31,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 const WIDENED_LEN: usize = CHUNK_BYTES / 4;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Where four rows are read at a time, those of more bytes are asked for this far ahead in themselves, shorter ones four rows ahead.
-const NEAR: usize = 4096;
-/// A row of `X` of at most this many numbers leaves room in the first-level cache for what the CPU prefetches by itself, which is then faster
-/// than asking for more: weights are read row after row.
-const SEQUENTIAL: usize = 4096;
-/// Rows that are read at a time, and asked for as many rows ahead, where a row of `X` is longer.
+/// Rows that are read at a time, and asked for as many rows ahead, where a row of `X` leaves no room in the first-level cache.
 const STREAMS: usize = 8;
 /// Bytes of weights of a vector from which on sums are faster than memory although each waits for the one before it: half a cache line in the
 /// four cycles of an addition.
@@ -222,15 +219,17 @@ impl<E: Load> Piece for Products<E> {
     unsafe fn run<S: Simd>(self, s: S) {
         let Self { x, m, k, w, count, many, to } = self;
         // The next rows at the same column, or where that is far, further on in the same rows.
-        let ahead = if k * size_of::<E>() <= NEAR { 4 * k * size_of::<E>() } else { NEAR };
+        let ahead = if k * size_of::<E>() <= FAR_OF_WIDE { 4 * k * size_of::<E>() } else { FAR_OF_WIDE };
+        // Weights are one stream, row after row, as long as the row of `x` stays in the first-level cache beside it.
+        let sequential = 3 * k * size_of::<f32>() <= 2 * first_cache_bytes();
         let streams = !many && m == 1 && S::MANY_REGISTERS && S::LANES * size_of::<E>() >= FAST_SUM;
         let mut i = 0;
         while i < count {
             // SAFETY: rows `i .. i + 8`, `i .. i + 6`, `i .. i + 4` or `i` of the weights and all rows of `x` exist.
             unsafe {
                 let (w, to) = (w.add(i * k), to.add(i));
-                if streams && k <= SEQUENTIAL {
-                    dots::<S, E, 1, 1>(s, x, w, k, 0, to);
+                if streams && sequential {
+                    dots::<S, E, 1, 1>(s, x, w, k, FAR_OF_WIDE, to);
                     i += 1;
                 } else if streams && count - i >= STREAMS {
                     dots::<S, E, 1, STREAMS>(s, x, w, k, STREAMS * k * size_of::<E>(), to);
@@ -265,7 +264,7 @@ impl<E: Load> Piece for Products<E> {
 }
 
 /// `M` rows of `x` times `N` rows of `w`, a sum in flight for each product. Returns `M`. Asks for what lies `ahead` bytes after what
-/// is read of `w`, unless it is 0.
+/// is read of `w`, and of what is near, unless it is 0.
 ///
 /// # Safety
 /// The rows of `k` elements are readable; `to[row * MAX_CHUNK + i]` is writable.
@@ -282,7 +281,7 @@ unsafe fn dots<S: Simd, E: Load, const M: usize, const N: usize>(
     let whole = k - k % S::LANES;
     for at in (0..whole).step_by(S::LANES) {
         if ahead > 0 && (at * size_of::<E>()).is_multiple_of(LINE) {
-            (0..N).for_each(|i| s.prefetch_l2(w.wrapping_add(i * k + at).wrapping_byte_add(ahead)));
+            (0..N).for_each(|i| ask(s, w.wrapping_add(i * k + at), ahead));
         }
         // SAFETY: `at + LANES <= k`.
         unsafe {

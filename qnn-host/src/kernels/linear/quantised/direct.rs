@@ -3,13 +3,13 @@
 use std::mem::MaybeUninit;
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
-use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
+use super::super::super::stream::{FAR, FAR_OF_WIDE, ask};
 use super::super::Job;
 use super::super::finish::{MAX_CHUNK, finish_rows};
 use super::acts::{Record, len_bytes};
 use super::tasks::{Task, tasks};
-use super::{AHEAD, AHEAD_OF_BYTES, DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks};
+use super::{DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks};
 use crate::pool::Worker;
 
 /// Bytes of weights of a task, about.
@@ -161,51 +161,25 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
     blocks: usize,
     to: *mut f32,
 ) {
-    let ahead = if FOUR { AHEAD } else { AHEAD_OF_BYTES };
+    let (block_bytes, far) = if FOUR { (256, FAR) } else { (512, FAR_OF_WIDE) };
     let mut results = [d.zero(); R];
     let mut at = if BLOCK_SCALES { weights } else { weights.wrapping_add(SCALES_BYTES) };
-    for block in 0..blocks {
-        let record = Record::at(acts, rows, block);
-        // SAFETY: block `block` exists in both; every second one (the first of a stretch) has the scales of two before it.
+    // Written out for both blocks of a stretch: with a branch between them weights come a tenth slower.
+    for block in (0..blocks).step_by(2) {
+        let scales = at;
+        // SAFETY: a stretch of two blocks, their scales before them, exists in both.
         unsafe {
-            let scales = if block % 2 == 0 { at } else { at.wrapping_sub(SCALES_BYTES + if FOUR { 256 } else { 512 }) };
-            if BLOCK_SCALES && block % 2 == 0 {
-                d.float().prefetch_l2(at.wrapping_add(ahead));
+            if BLOCK_SCALES {
+                ask(d.float(), at, far);
                 at = at.add(SCALES_BYTES);
             }
-            let starts: [D::Sums; R] = std::array::from_fn(|r| {
-                let start = if FOUR { record.start4(row + r) } else { record.start8(row + r) };
-                d.sums(*start)
-            });
-            let mut sums = if FOUR { std::array::from_fn(|r| d.begin_few(starts[r])) } else { starts };
-            for i in 0..if FOUR { 4 } else { 8 } {
-                d.float().prefetch_l2(at.wrapping_add(ahead));
-                let loaded = d.load(at);
-                at = at.add(4 * LINE);
-                if FOUR {
-                    let (low, high) = (d.low(loaded), d.high(loaded));
-                    for (r, sum) in sums.iter_mut().enumerate() {
-                        *sum = d.dot_few(*sum, low, d.quad(record.quad(i, row + r)));
-                        *sum = d.dot_few(*sum, high, d.quad(record.quad(i + 4, row + r)));
-                    }
-                } else {
-                    let w = d.bytes(loaded);
-                    for (r, sum) in sums.iter_mut().enumerate() {
-                        *sum = d.dot(*sum, w, d.quad(record.quad(i, row + r)));
-                    }
-                }
-            }
-            for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
-                let sum = if FOUR { d.end_few(starts[r], sum) } else { sum };
-                let (sum, scale) = (d.to_float(sum), *record.scale(row + r));
-                *result = if BLOCK_SCALES {
-                    let w = d.load_group_f16(scales.add(block % 2 * 2 * GROUP).cast());
-                    d.fma(sum, d.mul_splat(w, scale), *result)
-                } else {
-                    d.fma_splat(sum, scale, *result)
-                };
-            }
+            let record = Record::at(acts, rows, block);
+            add_block::<D, R, FOUR, BLOCK_SCALES>(d, at, scales, record, row, &mut results);
+            let (at, scales) = (at.add(block_bytes), scales.add(2 * GROUP));
+            let record = Record::at(acts, rows, block + 1);
+            add_block::<D, R, FOUR, BLOCK_SCALES>(d, at, scales, record, row, &mut results);
         }
+        at = at.wrapping_add(2 * block_bytes);
     }
     for (r, mut result) in results.into_iter().enumerate() {
         // SAFETY: a group with scales by row begins with them; the products have space.
@@ -214,6 +188,56 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
                 result = d.mul(result, d.load_group(weights.cast()));
             }
             d.store_group(to.add((row + r) * MAX_CHUNK), result);
+        }
+    }
+}
+
+/// Adds a block's products with rows `row .. row + R` to the results.
+///
+/// # Safety
+/// The block is at `weights`, its scales, if it has such, at `scales`; the record has the rows.
+#[inline(always)]
+unsafe fn add_block<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bool>(
+    d: D,
+    weights: *const u8,
+    scales: *const u8,
+    record: Record,
+    row: usize,
+    results: &mut [D::Group; R],
+) {
+    let far = if FOUR { FAR } else { FAR_OF_WIDE };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let starts: [D::Sums; R] = std::array::from_fn(|r| {
+            let start = if FOUR { record.start4(row + r) } else { record.start8(row + r) };
+            d.sums(*start)
+        });
+        let mut sums = if FOUR { std::array::from_fn(|r| d.begin_few(starts[r])) } else { starts };
+        for i in 0..if FOUR { 4 } else { 8 } {
+            let at = weights.add(4 * LINE * i);
+            ask(d.float(), at, far);
+            let loaded = d.load(at);
+            if FOUR {
+                let (low, high) = (d.low(loaded), d.high(loaded));
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    *sum = d.dot_few(*sum, low, d.quad(record.quad(i, row + r)));
+                    *sum = d.dot_few(*sum, high, d.quad(record.quad(i + 4, row + r)));
+                }
+            } else {
+                let w = d.bytes(loaded);
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    *sum = d.dot(*sum, w, d.quad(record.quad(i, row + r)));
+                }
+            }
+        }
+        for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
+            let sum = if FOUR { d.end_few(starts[r], sum) } else { sum };
+            let (sum, scale) = (d.to_float(sum), *record.scale(row + r));
+            *result = if BLOCK_SCALES {
+                d.fma(sum, d.mul_splat(d.load_group_f16(scales.cast()), scale), *result)
+            } else {
+                d.fma_splat(sum, scale, *result)
+            };
         }
     }
 }

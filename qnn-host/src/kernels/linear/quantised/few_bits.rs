@@ -3,10 +3,9 @@
 
 use super::super::super::block_values::{NIBBLES, block_bytes, scale_bytes, table_of};
 use super::super::super::packed::Bits;
-use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
+use super::super::super::stream::{FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
-use super::AHEAD;
 use super::acts::Record;
 use super::tiled::{Form, OPEN_BYTES};
 
@@ -85,12 +84,14 @@ impl<const KIND: u8> Group<KIND> {
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / 2 {
             let start = self.weights.wrapping_add(stretch * (header + 2 * bytes));
-            let ask = |at: usize| d.float().prefetch_l2(start.wrapping_add(at + AHEAD));
-            (0..header).step_by(64).for_each(ask);
+            let ask_at = |at: usize| ask(d.float(), start.wrapping_add(at), FAR);
+            (0..header).step_by(64).for_each(ask_at);
             for block in 0..2 {
                 let record = Record::at(self.acts, rows, 2 * stretch + block);
                 let at = header + block * bytes;
-                (at..at + bytes).step_by(64).for_each(ask);
+                let evenly = evenly(R);
+                let first_line = if evenly { 4 } else { 0 };
+                (at + 64 * first_line..at + bytes).step_by(64).for_each(ask_at);
                 // SAFETY: the stretch begins with its scales; the block exists in both operands.
                 unsafe {
                     let from = start.add(at);
@@ -106,6 +107,9 @@ impl<const KIND: u8> Group<KIND> {
                             sums = std::array::from_fn(|r| d.begin_few(begun[r]));
                         }
                         for i in first..first + run {
+                            if evenly {
+                                ask_at(at + 64 * i);
+                            }
                             let loaded = d.load(from.add(64 * i));
                             for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
                                 let w =

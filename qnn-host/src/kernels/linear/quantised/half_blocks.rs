@@ -6,10 +6,11 @@ use super::super::super::half_blocks::{
 use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
+use super::super::super::stream::{FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
+use super::BLOCK;
 use super::acts::{Record, less_of_half};
 use super::tiled::{Form, LESS_AT, OPEN_BYTES};
-use super::{AHEAD, BLOCK};
 
 /// How often the start of sums with weights of 3 bits is in that with weights of 6.
 pub(super) const THREES_IN_SIX: i32 = OFFSET / OFFSET_OF_THREE;
@@ -67,86 +68,125 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         /// Minima: as far ahead in columns, about.
         const MINIMA_AHEAD: usize = 2 * stretch_bytes(Bits::HalfMinima);
         let (bits, begin) = const { (bits_of(KIND), blocks_at(bits_of(KIND))) };
-        let bytes = const { block_bytes(bits_of(KIND)) };
-        // Quads of a half whose products are added up in few bits.
-        let run = if KIND == SIX { const { few_quads(6) } } else { 4 };
         let minima = self.minima.unwrap_or(self.weights);
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / BLOCKS {
             let start = self.weights.wrapping_add(stretch * stretch_bytes(bits));
-            let ask = |at: usize| d.float().prefetch_l2(start.wrapping_add(at + AHEAD));
-            (0..begin).step_by(64).for_each(ask);
+            (0..begin).step_by(64).for_each(|at| ask(d.float(), start.wrapping_add(at), FAR));
             let less = minima.wrapping_add(stretch * stretch_bytes(Bits::HalfMinima));
             if LESS {
                 let ask = |at: usize| d.float().prefetch_l2(less.wrapping_add(at + MINIMA_AHEAD));
                 (0..stretch_bytes(Bits::HalfMinima)).step_by(64).for_each(ask);
             }
             // SAFETY: a stretch begins with its scales, also of minima if there are any.
-            let (row_scales, row_units) =
+            let (scales, units) =
                 unsafe { (d.load_group(start.cast()), if LESS { d.load_group(less.cast()) } else { d.zero() }) };
-            for block in 0..BLOCKS {
-                let record = Record::at(self.acts, rows, stretch * BLOCKS + block);
-                let at = begin + block * bytes;
-                (at..at + bytes).step_by(64).for_each(ask);
-                // SAFETY: the stretch and its block exist in both operands, and in the minima.
+            let first = stretch * BLOCKS;
+            let stretch = Stretch { start, less, scales, units };
+            for block in (0..BLOCKS).step_by(2) {
+                let record = |block| Record::at(self.acts, rows, first + block);
+                // SAFETY: the stretch and its blocks, an even number, exist in both operands, and in the minima.
                 unsafe {
-                    // Three bits: lower two of each half, and the third bits; two bits: the former.
-                    let lower: [D::Weights; 4] =
-                        std::array::from_fn(|i| d.load(start.add(at + 64 * if KIND == SIX { i } else { i % 2 })));
-                    let third = d.load(start.add(at + if KIND == THREE { THIRD_AT } else { 0 }));
-                    for half in 0..2 {
-                        let upper = d.load(start.add(at + if KIND == SIX { UPPER_AT + 64 * half } else { 0 }));
-                        let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
-                            let start = *record.start_of_half(half, row + r);
-                            d.sums(match KIND {
-                                SIX => start,
-                                THREE => start / THREES_IN_SIX,
-                                _ => 0,
-                            })
-                        });
-                        for first in (0..4).step_by(run) {
-                            let begun = sums;
-                            sums = std::array::from_fn(|r| d.begin_few(begun[r]));
-                            for i in first..first + run {
-                                let w = match KIND {
-                                    SIX => {
-                                        let lower = if half == 0 { d.low(lower[i]) } else { d.high(lower[i]) };
-                                        d.six(lower, upper, i as u32)
-                                    }
-                                    THREE => d.three(lower[half], third, (4 * half + i) as u32),
-                                    _ => d.two(lower[half], i as u32),
-                                };
-                                for (r, sum) in sums.iter_mut().enumerate() {
-                                    *sum = d.dot_few(*sum, w, d.quad(record.quad(4 * half + i, row + r)));
-                                }
-                            }
-                            sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
-                        }
-                        // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
-                        let sub = 2 * block + half;
-                        let steps = match KIND {
-                            TWO => d.load_group_u4(start.add(nibbles(sub).0), nibbles(sub).1),
-                            _ => d.load_group_i8(start.add(STEPS_AT + sub * GROUP).cast()),
-                        };
-                        let scales = d.mul(steps, row_scales);
-                        let taken = match LESS {
-                            true => d.mul(d.load_group_u4(less.add(nibbles(sub).0), nibbles(sub).1), row_units),
-                            false => d.zero(),
-                        };
-                        for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
-                            *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
-                            if LESS {
-                                let less = less_of_half(*record.scale(row + r), *record.start_of_half(half, row + r));
-                                *result = d.fma_splat(taken, less, *result);
-                            }
-                        }
-                    }
+                    stretch.add_block::<R, KIND, LESS>(d, block, record(block), row, &mut results);
+                    stretch.add_block::<R, KIND, LESS>(d, block + 1, record(block + 1), row, &mut results);
                 }
             }
         }
         for (r, result) in results.into_iter().enumerate() {
             // SAFETY: the products have space.
             unsafe { d.store_group(self.to.add((row + r) * MAX_CHUNK), result) };
+        }
+    }
+}
+
+/// A stretch of a group: where it is, and its minima, with their scales.
+struct Stretch<D: Dot> {
+    start: *const u8,
+    less: *const u8,
+    scales: D::Group,
+    units: D::Group,
+}
+
+impl<D: Dot> Stretch<D> {
+    /// Adds a block's products with rows `row .. row + R` to the results.
+    ///
+    /// # Safety
+    /// The stretch has the block, and the record the rows.
+    #[inline(always)]
+    unsafe fn add_block<const R: usize, const KIND: u8, const LESS: bool>(
+        &self,
+        d: D,
+        block: usize,
+        record: Record,
+        row: usize,
+        results: &mut [D::Group; R],
+    ) {
+        let (begin, bytes) = const { (blocks_at(bits_of(KIND)), block_bytes(bits_of(KIND))) };
+        // Quads of a half whose products are added up in few bits.
+        let run = if KIND == SIX { const { few_quads(6) } } else { 4 };
+        let at = begin + block * bytes;
+        let evenly = evenly(R);
+        let ask_line = |line: usize| ask(d.float(), self.start.wrapping_add(at + 64 * line), FAR);
+        if !evenly {
+            (0..bytes / 64).for_each(ask_line);
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            // Three bits: lower two of each half, and the third bits; two bits: the former.
+            let lower: [D::Weights; 4] =
+                std::array::from_fn(|i| d.load(self.start.add(at + 64 * if KIND == SIX { i } else { i % 2 })));
+            let third = d.load(self.start.add(at + if KIND == THREE { THIRD_AT } else { 0 }));
+            for half in 0..2 {
+                let upper = d.load(self.start.add(at + if KIND == SIX { UPPER_AT + 64 * half } else { 0 }));
+                let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
+                    let start = *record.start_of_half(half, row + r);
+                    d.sums(match KIND {
+                        SIX => start,
+                        THREE => start / THREES_IN_SIX,
+                        _ => 0,
+                    })
+                });
+                for first in (0..4).step_by(run) {
+                    let begun = sums;
+                    sums = std::array::from_fn(|r| d.begin_few(begun[r]));
+                    for i in first..first + run {
+                        let quad = 4 * half + i;
+                        if evenly && quad < bytes / 64 {
+                            ask_line(quad);
+                        }
+                        let w = match KIND {
+                            SIX => {
+                                let lower = if half == 0 { d.low(lower[i]) } else { d.high(lower[i]) };
+                                d.six(lower, upper, i as u32)
+                            }
+                            THREE => d.three(lower[half], third, quad as u32),
+                            _ => d.two(lower[half], i as u32),
+                        };
+                        for (r, sum) in sums.iter_mut().enumerate() {
+                            *sum = d.dot_few(*sum, w, d.quad(record.quad(quad, row + r)));
+                        }
+                    }
+                    sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
+                }
+                // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
+                let sub = 2 * block + half;
+                let steps = match KIND {
+                    TWO => d.load_group_u4(self.start.add(nibbles(sub).0), nibbles(sub).1),
+                    _ => d.load_group_i8(self.start.add(STEPS_AT + sub * GROUP).cast()),
+                };
+                let scales = d.mul(steps, self.scales);
+                let taken = match LESS {
+                    true => d.mul(d.load_group_u4(self.less.add(nibbles(sub).0), nibbles(sub).1), self.units),
+                    false => d.zero(),
+                };
+                for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
+                    *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
+                    if LESS {
+                        let less = less_of_half(*record.scale(row + r), *record.start_of_half(half, row + r));
+                        *result = d.fma_splat(taken, less, *result);
+                    }
+                }
+            }
         }
     }
 }

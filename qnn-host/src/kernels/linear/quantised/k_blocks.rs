@@ -6,8 +6,8 @@ use super::super::super::k_blocks::{BLOCKS, BLOCKS_AT, LEVELS, NIBBLES, STEPS_AT
 use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
+use super::super::super::stream::{FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
-use super::AHEAD;
 use super::acts::Record;
 use super::tiled::{Form, LESS_AT, OPEN_BYTES};
 
@@ -91,8 +91,8 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         for stretch in 0..blocks.div_ceil(BLOCKS) {
             let start = weights.wrapping_add(stretch * stretch_bytes(bits));
             let less = minima.wrapping_add(stretch * BLOCKS_AT);
-            let ask = |at: usize| d.float().prefetch_l2(start.wrapping_add(at + AHEAD));
-            (0..BLOCKS_AT).step_by(64).for_each(ask);
+            let ask_at = |at: usize| ask(d.float(), start.wrapping_add(at), FAR);
+            (0..BLOCKS_AT).step_by(64).for_each(ask_at);
             if LESS {
                 (0..BLOCKS_AT).step_by(64).for_each(|at| d.float().prefetch_l2(less.wrapping_add(at + MINIMA_AHEAD)));
             }
@@ -102,7 +102,9 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
             for block in 0..BLOCKS.min(blocks - stretch * BLOCKS) {
                 let record = Record::at(acts, rows, stretch * BLOCKS + block);
                 let at = BLOCKS_AT + block * block_bytes(bits);
-                (at..at + block_bytes(bits)).step_by(64).for_each(ask);
+                let evenly = evenly(R);
+                let first_line = if evenly { 4 } else { 0 };
+                (at + 64 * first_line..at + block_bytes(bits)).step_by(64).for_each(ask_at);
                 // SAFETY: the stretch and its block exist in both operands, and in the minima.
                 unsafe {
                     let from = start.add(at);
@@ -117,6 +119,9 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
                             sums = std::array::from_fn(|r| d.begin_few(begun[r]));
                         }
                         for i in first..first + run {
+                            if evenly {
+                                ask_at(at + 64 * i);
+                            }
                             let loaded = d.load(from.add(64 * i));
                             for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
                                 let w = match KIND {

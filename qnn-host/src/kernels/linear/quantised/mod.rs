@@ -41,10 +41,6 @@ const DIRECT_PANELS: usize = 4;
 const SMALL_X: usize = 16 << 10;
 /// Floats of a cache line.
 const LINE: usize = 16;
-/// How far ahead of use weights that stream from memory are asked for, in bytes. Measured, as the next one: docs/bench.md, "Decode again".
-const AHEAD: usize = 6144;
-/// The same for weights of 8 bits, which are slower with more.
-const AHEAD_OF_BYTES: usize = 4096;
 
 /// f32 numbers of scratch for `m` rows of `k` numbers.
 pub(super) fn scratch_len(m: usize, k: usize, threads: usize) -> usize {
