@@ -19,7 +19,7 @@ pub(super) fn ask<S: Simd, T>(s: S, at: *const T, far: usize) {
     s.prefetch(at.wrapping_byte_add(NEAR));
 }
 
-/// Whether a block's lines are asked for one by one between its products with so many rows of `X`; else all at once before them. Few rows are
+/// Whether a block's lines are asked for one by one between its products with `rows` rows of `X`; else all at once before them. Few rows are
 /// done with a line sooner, and requests at once keep the block's own loads waiting.
 pub(super) const fn evenly(rows: usize) -> bool {
     rows <= 2
