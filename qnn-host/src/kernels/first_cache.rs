@@ -46,9 +46,13 @@ mod tests {
 
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[test]
-    fn it_is_what_the_kernel_says() {
-        let Ok(text) = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index0/size") else { return };
-        let kilobytes = text.trim().strip_suffix('K').and_then(|digits| digits.parse::<usize>().ok());
-        assert_eq!(kilobytes, Some(first_cache_bytes() >> 10), "{text}");
+    fn it_is_what_the_kernel_says_of_some_core() {
+        let sizes: Vec<usize> = (0..1024)
+            .map_while(|cpu| {
+                std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/cache/index0/size")).ok()
+            })
+            .filter_map(|text| text.trim().strip_suffix('K')?.parse().ok())
+            .collect();
+        assert!(sizes.is_empty() || sizes.contains(&(first_cache_bytes() >> 10)), "{sizes:?}");
     }
 }
