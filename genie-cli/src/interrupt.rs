@@ -167,7 +167,7 @@ impl Interrupt {
         let _ = forgiven;
     }
 
-    /// Calls this before a signal ends the program at once: for what outlives it, as a terminal's mode.
+    /// Calls this before a signal ends the program at once: for what outlives it, such as a terminal's mode. It must not wait or panic.
     pub fn before_end(&self, call: impl Fn() + Send + 'static) {
         self.state().before_end = Some(Box::new(call));
     }

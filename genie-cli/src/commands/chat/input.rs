@@ -133,13 +133,13 @@ fn restore_mode_at_end(interrupt: &Interrupt) {
     use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
     /// What ends the mode in which a terminal marks what is pasted.
-    const NO_PASTE_MARKS: &str = "\u{1b}[?2004l";
+    const NO_PASTE_MARKS: &[u8] = b"\x1b[?2004l\n";
     let Ok(mode) = tcgetattr(std::io::stdin()) else { return };
     interrupt.before_end(move || {
-        // A terminal that is gone needs nothing.
+        // A terminal that is gone needs nothing. Not by `println!`: the chat may hold its lock, and a failure would keep the program alive.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &mode);
         if std::io::stdout().is_terminal() {
-            println!("{NO_PASTE_MARKS}");
+            let _ = rustix::io::write(std::io::stdout(), NO_PASTE_MARKS);
         }
     });
 }
