@@ -39,6 +39,28 @@ fn dot_in_place(sums: __m512i, weights: __m512i, quad: __m512i) -> __m512i {
     sums
 }
 
+/// [`Dot::dot`] in place with the quad that lies `OFFSET` bytes behind `quads`, by one instruction.
+///
+/// # Safety
+/// 4 bytes are readable there.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn dot_at<const OFFSET: usize>(sums: __m512i, weights: __m512i, quads: *const i8) -> __m512i {
+    let mut sums = sums;
+    // SAFETY: the instruction reads the 4 bytes that the caller promised, and the CPU has it.
+    unsafe {
+        asm!(
+            "vpdpbusd {sums}, {weights}, dword ptr [{quads} + {offset}]{{1to16}}",
+            sums = inout(zmm_reg) sums,
+            weights = in(zmm_reg) weights,
+            quads = in(reg) quads,
+            offset = const OFFSET,
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    sums
+}
+
 impl Dot for Vnni512 {
     type Float = Avx512;
     type Weights = __m512i;
@@ -211,6 +233,27 @@ impl Dot for Vnni512 {
     #[inline(always)]
     fn dot_in_place(self, sums: __m512i, weights: __m512i, quad: __m512i) -> __m512i {
         op!(dot_in_place(sums, weights, quad))
+    }
+
+    /// With several rows the compiler would load quads by instructions of their own, into more registers than there are.
+    #[inline(always)]
+    unsafe fn dot_rows<const R: usize>(self, sums: &mut [__m512i; R], weights: __m512i, quads: *const i8) {
+        macro_rules! add {
+            ($($r:literal)*) => {$(
+                if $r < R {
+                    // SAFETY: the caller promised a quad for each row.
+                    sums[$r] = unsafe { dot_at::<{ 4 * $r }>(sums[$r], weights, quads) };
+                }
+            )*};
+        }
+        const { assert!(R <= 8) };
+        add!(0 1 2 3 4 5 6 7);
+    }
+
+    #[inline(always)]
+    unsafe fn dot_few_rows<const R: usize>(self, few: &mut [__m512i; R], weights: __m512i, quads: *const i8) {
+        // SAFETY: the caller's promise.
+        unsafe { self.dot_rows(few, weights, quads) }
     }
 
     #[inline(always)]

@@ -201,6 +201,30 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
         few
     }
 
+    /// [`Dot::dot`] of each row's sums with its quad, of `R` that follow each other at `quads`.
+    ///
+    /// # Safety
+    /// `4 * R` bytes are readable at `quads`.
+    #[inline(always)]
+    unsafe fn dot_rows<const R: usize>(self, sums: &mut [Self::Sums; R], weights: Self::Weights, quads: *const i8) {
+        for (r, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *sum = self.dot(*sum, weights, unsafe { self.quad(quads.add(4 * r)) });
+        }
+    }
+
+    /// [`Dot::dot_few`] likewise.
+    ///
+    /// # Safety
+    /// As [`Dot::dot_rows`].
+    #[inline(always)]
+    unsafe fn dot_few_rows<const R: usize>(self, few: &mut [Self::Sums; R], weights: Self::Weights, quads: *const i8) {
+        for (r, few) in few.iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *few = self.dot_few(*few, weights, unsafe { self.quad(quads.add(4 * r)) });
+        }
+    }
+
     /// Keeps the weights of two quads that follow each other (the first at an even place), ready for [`Dot::products`].
     ///
     /// # Safety

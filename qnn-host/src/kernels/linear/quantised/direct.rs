@@ -219,15 +219,10 @@ unsafe fn add_block<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES
             let loaded = d.load(at);
             if FOUR {
                 let (low, high) = (d.low(loaded), d.high(loaded));
-                for (r, sum) in sums.iter_mut().enumerate() {
-                    *sum = d.dot_few(*sum, low, d.quad(record.quad(i, row + r)));
-                    *sum = d.dot_few(*sum, high, d.quad(record.quad(i + 4, row + r)));
-                }
+                d.dot_few_rows(&mut sums, low, record.quad(i, row));
+                d.dot_few_rows(&mut sums, high, record.quad(i + 4, row));
             } else {
-                let w = d.bytes(loaded);
-                for (r, sum) in sums.iter_mut().enumerate() {
-                    *sum = d.dot(*sum, w, d.quad(record.quad(i, row + r)));
-                }
+                d.dot_rows(&mut sums, d.bytes(loaded), record.quad(i, row));
             }
         }
         for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {

@@ -8,6 +8,7 @@ use super::super::super::stream::{FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
 use super::acts::Record;
 use super::tiled::{Form, OPEN_BYTES};
+use super::written_out::written_out;
 
 pub(super) const FIVE: u8 = 0;
 pub(super) const NONLINEAR: u8 = 1;
@@ -101,29 +102,28 @@ impl<const KIND: u8> Group<KIND> {
                     let upper = d.load(if is_five { from.add(NIBBLES) } else { from });
                     // A run of unsigned weights has two quads for each of these.
                     let run = const { few_quads(5) / 2 };
-                    for first in (0..4).step_by(run) {
-                        let begun = sums;
-                        if is_five {
-                            sums = std::array::from_fn(|r| d.begin_few(begun[r]));
+                    let mut begun = sums;
+                    written_out!(I in [0 1 2 3] {
+                        if is_five && I.is_multiple_of(run) {
+                            begun = sums;
+                            sums = begun.map(|sum| d.begin_few(sum));
                         }
-                        for i in first..first + run {
-                            if evenly {
-                                ask_at(at + 64 * i);
-                            }
-                            let loaded = d.load(from.add(64 * i));
-                            for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
-                                let w =
-                                    if is_five { d.five(w, upper, quad as u32) } else { d.levels(w, table_of(bits)) };
-                                for (r, sum) in sums.iter_mut().enumerate() {
-                                    let x = d.quad(record.quad(quad, row + r));
-                                    *sum = if is_five { d.dot_few(*sum, w, x) } else { d.dot(*sum, w, x) };
-                                }
-                            }
+                        if evenly {
+                            ask_at(at + 64 * I);
                         }
+                        let loaded = d.load(from.add(64 * I));
+                        let (low, high) = (d.low(loaded), d.high(loaded));
                         if is_five {
+                            d.dot_few_rows(&mut sums, d.five(low, upper, I as u32), record.quad(I, row));
+                            d.dot_few_rows(&mut sums, d.five(high, upper, I as u32 + 4), record.quad(I + 4, row));
+                        } else {
+                            d.dot_rows(&mut sums, d.levels(low, table_of(bits)), record.quad(I, row));
+                            d.dot_rows(&mut sums, d.levels(high, table_of(bits)), record.quad(I + 4, row));
+                        }
+                        if is_five && I % run == run - 1 {
                             sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
                         }
-                    }
+                    });
                     // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
                     let scales = load_scales(d, bits, start, block);
                     for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {

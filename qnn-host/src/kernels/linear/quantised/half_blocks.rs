@@ -11,6 +11,7 @@ use super::super::finish::MAX_CHUNK;
 use super::BLOCK;
 use super::acts::{Record, less_of_half};
 use super::tiled::{Form, LESS_AT, OPEN_BYTES};
+use super::written_out::written_out;
 
 /// How often the start of sums with weights of 3 bits is in that with weights of 6.
 pub(super) const THREES_IN_SIX: i32 = OFFSET / OFFSET_OF_THREE;
@@ -136,40 +137,41 @@ impl<D: Dot> Stretch<D> {
             let lower: [D::Weights; 4] =
                 std::array::from_fn(|i| d.load(self.start.add(at + 64 * if KIND == SIX { i } else { i % 2 })));
             let third = d.load(self.start.add(at + if KIND == THREE { THIRD_AT } else { 0 }));
-            for half in 0..2 {
-                let upper = d.load(self.start.add(at + if KIND == SIX { UPPER_AT + 64 * half } else { 0 }));
+            written_out!(HALF in [0 1] {
+                let upper = d.load(self.start.add(at + if KIND == SIX { UPPER_AT + 64 * HALF } else { 0 }));
                 let mut sums: [D::Sums; R] = std::array::from_fn(|r| {
-                    let start = *record.start_of_half(half, row + r);
+                    let start = *record.start_of_half(HALF, row + r);
                     d.sums(match KIND {
                         SIX => start,
                         THREE => start / THREES_IN_SIX,
                         _ => 0,
                     })
                 });
-                for first in (0..4).step_by(run) {
-                    let begun = sums;
-                    sums = std::array::from_fn(|r| d.begin_few(begun[r]));
-                    for i in first..first + run {
-                        let quad = 4 * half + i;
-                        if evenly && quad < bytes / 64 {
-                            ask_line(quad);
-                        }
-                        let w = match KIND {
-                            SIX => {
-                                let lower = if half == 0 { d.low(lower[i]) } else { d.high(lower[i]) };
-                                d.six(lower, upper, i as u32)
-                            }
-                            THREE => d.three(lower[half], third, quad as u32),
-                            _ => d.two(lower[half], i as u32),
-                        };
-                        for (r, sum) in sums.iter_mut().enumerate() {
-                            *sum = d.dot_few(*sum, w, d.quad(record.quad(quad, row + r)));
-                        }
+                let mut begun = sums;
+                written_out!(I in [0 1 2 3] {
+                    const QUAD: usize = 4 * HALF + I;
+                    if I.is_multiple_of(run) {
+                        begun = sums;
+                        sums = begun.map(|sum| d.begin_few(sum));
                     }
-                    sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
-                }
+                    if evenly && QUAD < bytes / 64 {
+                        ask_line(QUAD);
+                    }
+                    let w = match KIND {
+                        SIX => {
+                            let lower = if HALF == 0 { d.low(lower[I]) } else { d.high(lower[I]) };
+                            d.six(lower, upper, I as u32)
+                        }
+                        THREE => d.three(lower[HALF], third, QUAD as u32),
+                        _ => d.two(lower[HALF], I as u32),
+                    };
+                    d.dot_few_rows(&mut sums, w, record.quad(QUAD, row));
+                    if I % run == run - 1 {
+                        sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
+                    }
+                });
                 // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
-                let sub = 2 * block + half;
+                let sub = 2 * block + HALF;
                 let steps = match KIND {
                     TWO => d.load_group_u4(self.start.add(nibbles(sub).0), nibbles(sub).1),
                     _ => d.load_group_i8(self.start.add(STEPS_AT + sub * GROUP).cast()),
@@ -182,11 +184,11 @@ impl<D: Dot> Stretch<D> {
                 for (r, (result, sum)) in results.iter_mut().zip(sums).enumerate() {
                     *result = d.fma(d.to_float(sum), d.mul_splat(scales, *record.scale(row + r)), *result);
                     if LESS {
-                        let less = less_of_half(*record.scale(row + r), *record.start_of_half(half, row + r));
+                        let less = less_of_half(*record.scale(row + r), *record.start_of_half(HALF, row + r));
                         *result = d.fma_splat(taken, less, *result);
                     }
                 }
-            }
+            });
         }
     }
 }

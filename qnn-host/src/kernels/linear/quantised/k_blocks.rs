@@ -10,6 +10,7 @@ use super::super::super::stream::{FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
 use super::acts::Record;
 use super::tiled::{Form, LESS_AT, OPEN_BYTES};
+use super::written_out::written_out;
 
 /// One group of weights and all rows of a panel.
 #[derive(Clone, Copy)]
@@ -113,32 +114,35 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
                     let upper = d.load(if KIND == UFIVE { from.add(NIBBLES) } else { from });
                     // A run of unsigned weights has two quads for each of these.
                     let run = if KIND == UFIVE { const { few_quads(5) / 2 } } else { const { few_quads(4) / 2 } };
-                    for first in (0..4).step_by(run) {
-                        let begun = sums;
-                        if KIND != LEVEL {
-                            sums = std::array::from_fn(|r| d.begin_few(begun[r]));
+                    let mut begun = sums;
+                    written_out!(I in [0 1 2 3] {
+                        if KIND != LEVEL && I.is_multiple_of(run) {
+                            begun = sums;
+                            sums = begun.map(|sum| d.begin_few(sum));
                         }
-                        for i in first..first + run {
-                            if evenly {
-                                ask_at(at + 64 * i);
-                            }
-                            let loaded = d.load(from.add(64 * i));
-                            for (quad, w) in [(i, d.low(loaded)), (i + 4, d.high(loaded))] {
-                                let w = match KIND {
-                                    UFIVE => d.five(w, upper, quad as u32),
-                                    LEVEL => d.levels(w, &LEVELS),
-                                    _ => w,
-                                };
-                                for (r, sum) in sums.iter_mut().enumerate() {
-                                    let x = d.quad(record.quad(quad, row + r));
-                                    *sum = if KIND == LEVEL { d.dot(*sum, w, x) } else { d.dot_few(*sum, w, x) };
+                        if evenly {
+                            ask_at(at + 64 * I);
+                        }
+                        let loaded = d.load(from.add(64 * I));
+                        for (quad, w) in [(I, d.low(loaded)), (I + 4, d.high(loaded))] {
+                            match KIND {
+                                UFIVE => {
+                                    d.dot_few_rows(&mut sums, d.five(w, upper, quad as u32), record.quad(quad, row));
                                 }
+                                // In the compiler's own order, in which 4 rows take less.
+                                LEVEL => {
+                                    let w = d.levels(w, &LEVELS);
+                                    for (r, sum) in sums.iter_mut().enumerate() {
+                                        *sum = d.dot(*sum, w, d.quad(record.quad(quad, row + r)));
+                                    }
+                                }
+                                _ => d.dot_few_rows(&mut sums, w, record.quad(quad, row)),
                             }
                         }
-                        if KIND != LEVEL {
+                        if KIND != LEVEL && I % run == run - 1 {
                             sums = std::array::from_fn(|r| d.end_few(begun[r], sums[r]));
                         }
-                    }
+                    });
                     // In the order of the tiles for many rows: a row's bits do not depend on how many there are.
                     let steps = d.load_group_i8(start.add(STEPS_AT + block * GROUP).cast());
                     let scales = d.mul(steps, row_scales);

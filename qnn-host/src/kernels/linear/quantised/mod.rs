@@ -24,6 +24,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod tiled;
+mod written_out;
 
 use self::acts::Order;
 use super::super::half_blocks as halves;
