@@ -276,6 +276,13 @@ const CHANGES: &[Change] = &[
     ("no sampler", |c| c.set("/dialog/sampler", json!(null)), &["sampler-missing"]),
     ("half a penalty", |c| c.set("/dialog/sampler/token-penalty", json!({"penalize-last-n": 4})), &["repetition-penalty"]),
     ("greedy alone", |c| c.set("/dialog/sampler/greedy", json!(true)), &["greedy-ignored"]),
+    #[cfg(target_os = "linux")]
+    ("a large binary of the embedded backend, mapped", |c| {
+        c.info_mut(0).backend_id = qnn_api::library::BACKEND_ID_HOST;
+        c.bundle_mut().binaries[0].file = FileState::Present { bytes: 64 << 20 };
+        c.bundle_mut().extensions.clear();
+        c.bundle_mut().manifest = None;
+    }, &["weights-mapped"]),
     ("no kv-dim", |c| c.set(&format!("{HTP}/kv-dim"), json!(null)), &["kv-dim-missing"]),
     ("another kv-dim", |c| c.set(&format!("{HTP}/kv-dim"), json!(64)), &["kv-dim"]),
     ("rope-dim of a whole head", |c| c.set(&format!("{ROPE}/rope-dim"), json!(8)), &["rope-dim"]),

@@ -5,6 +5,7 @@ use genie_bundle::config::{GenieApi, rejected_by};
 use serde_json::Value;
 
 use super::Check;
+use crate::facts::FileState;
 use crate::{Facts, Findings, Fix, Rule, Severity};
 
 /// The checks, in the order of the report.
@@ -13,6 +14,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { rules: &[&CONFIG_SCHEMA, &CONFIG_UNSUPPORTED], run: config_schema },
     Check { rules: &[&CONFIG_API], run: config_api },
     Check { rules: &[&SAMPLER_MISSING, &REPETITION_PENALTY, &GREEDY_IGNORED], run: sampler },
+    Check { rules: &[&WEIGHTS_MAPPED], run: weights_mapped },
 ];
 
 const CONFIG_MISSING: Rule = Rule {
@@ -156,6 +158,35 @@ fn sampler(facts: &Facts, found: &mut Findings) {
             &GREEDY_IGNORED,
             config.at("/dialog/sampler/greedy"),
             "true, but neither `temp` is 0 nor `top-k` is 1",
+        );
+    }
+}
+
+const WEIGHTS_MAPPED: Rule = Rule {
+    id: "weights-mapped",
+    severity: Severity::Warning,
+    title: "`use-mmap` is true, and a binary is for the embedded backend",
+    why: "weights stay in the file's small pages, where decode reads them more slowly than in huge pages of its own",
+    fix: Fix::Text("set `use-mmap` to `false`: weights are moved into memory behind the first 16 steps"),
+};
+
+/// Smaller files have no weights to speak of.
+const MAPPED_BYTES: u64 = 16 << 20;
+
+/// Weights are moved on Linux only.
+fn weights_mapped(facts: &Facts, found: &mut Findings) {
+    let Some(config) = facts.config().filter(|config| cfg!(target_os = "linux") && config.is_htp()) else { return };
+    let mut bytes = facts.host_binaries().map(|(binary, _)| match binary.file {
+        FileState::Present { bytes } => bytes,
+        _ => 0,
+    });
+    if config.htp("use-mmap").and_then(Value::as_bool) == Some(true)
+        && let Some(bytes) = bytes.find(|&bytes| bytes >= MAPPED_BYTES)
+    {
+        found.add(
+            &WEIGHTS_MAPPED,
+            config.at("/dialog/engine/backend/QnnHtp/use-mmap"),
+            format!("`true`, with a binary of {} MB for the embedded backend", bytes / 1_000_000),
         );
     }
 }

@@ -56,6 +56,11 @@ impl Facts {
         self.binaries().iter().filter_map(|binary| Some((binary, binary.info()?)))
     }
 
+    /// The readable binaries that are for the embedded backend.
+    pub fn host_binaries(&self) -> impl Iterator<Item = (&Binary, &BinaryInfo)> {
+        self.described().filter(|(_, info)| info.backend_id == qnn_api::library::BACKEND_ID_HOST)
+    }
+
     /// The readable binaries that are for the HTP.
     pub fn htp_binaries(&self) -> impl Iterator<Item = (&Binary, &BinaryInfo)> {
         self.described().filter(|(_, info)| info.backend_id == qnn_api::library::BACKEND_ID_HTP)

@@ -49,6 +49,8 @@ impl From<qnn_sys::Qnn_Version_t> for Version {
 
 /// Backend id of Qualcomm's HTP libraries, and of everything that poses as one.
 pub const BACKEND_ID_HTP: u32 = 6;
+/// The backend id of the embedded backend.
+pub const BACKEND_ID_HOST: u32 = qnn_sys::host::HOST_BACKEND_ID;
 
 /// The display name of a library without a file.
 const LINKED: &str = "linked in";
