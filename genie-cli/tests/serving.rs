@@ -151,6 +151,25 @@ fn a_signal_ends_the_wait_for_a_request() {
     assert!(text.contains("interrupted by SIGTERM"), "{text}");
 }
 
+/// Policies are not measured for a reader that left while steps were: those of this trace would end with an error.
+#[test]
+fn a_reader_that_leaves_ends_the_policies() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("too-long.jsonl");
+    std::fs::write(&file, "{\"prompt\":500000,\"reply\":3}\n").unwrap();
+    let serve = |reader: bool| {
+        let mut command = Command::cargo_bin("genie").unwrap();
+        command.env("GENIE_CACHE", cache.path()).env_remove("GENIE_LOG").stdin(Stdio::null());
+        command.args(["bench", "--serve", "--threads", "1", "--reps", "1", "--policies", "batched", "--replay"]);
+        let mut child = command.arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        if !reader {
+            drop(child.stdout.take());
+        }
+        child.wait_with_output().unwrap().status.code()
+    };
+    assert_eq!((serve(true), serve(false)), (Some(1), Some(0)));
+}
+
 #[test]
 fn bad_flags_are_refused() {
     let cache = tempfile::tempdir().unwrap();

@@ -109,6 +109,10 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
     for (number, (seed, trace)) in traces.iter().enumerate() {
         let mut first = Vec::new();
         for &policy in &args.policies {
+            // Nobody reads what would come, and no picture is wanted either.
+            if !printer.has_reader() && args.picture.is_none() {
+                return Ok(ExitStatus::Done);
+            }
             scheduler.set_options(options(args, &of_config, policy, &times))?;
             let interrupted = || printer.interrupt().received();
             let replayed = replay::replay(scheduler, trace, &|| interrupted().is_some());
