@@ -109,7 +109,7 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
     for (number, (seed, trace)) in traces.iter().enumerate() {
         let mut first = Vec::new();
         for &policy in &args.policies {
-            // Nobody reads what would come, and no picture is wanted either.
+            // The reader of the results has left, and no picture is wanted either.
             if !printer.has_reader() && args.picture.is_none() {
                 return Ok(ExitStatus::Done);
             }
