@@ -6,11 +6,15 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-fn serve(cache: &Path, args: &[&str]) -> Output {
+fn command(cache: &Path, args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG");
+    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").stdin(Stdio::null());
     command.args(["bench", "--serve", "--threads", "1", "--reps", "1"]).args(args);
-    command.stdin(Stdio::null()).output().unwrap()
+    command
+}
+
+fn serve(cache: &Path, args: &[&str]) -> Output {
+    command(cache, args).output().unwrap()
 }
 
 fn records(output: &Output) -> Vec<Value> {
@@ -127,11 +131,9 @@ fn a_signal_ends_the_wait_for_a_request() {
     use std::time::{Duration, Instant};
 
     let cache = tempfile::tempdir().unwrap();
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache.path()).env_remove("GENIE_LOG").stdin(Stdio::null());
-    command.args(["bench", "--serve", "--threads", "1", "--reps", "1", "--json", "--policies", "batched"]);
-    command.args(["--rate", "0.00001", "--requests", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    let args = ["--json", "--policies", "batched", "--rate", "0.00001", "--requests", "1"];
+    let mut command = command(cache.path(), &args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The times of steps are printed right before the trace begins.
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -157,17 +159,15 @@ fn a_reader_that_leaves_ends_the_policies() {
     let cache = tempfile::tempdir().unwrap();
     let file = cache.path().join("too-long.jsonl");
     std::fs::write(&file, "{\"prompt\":500000,\"reply\":3}\n").unwrap();
-    let serve = |reader: bool| {
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command.env("GENIE_CACHE", cache.path()).env_remove("GENIE_LOG").stdin(Stdio::null());
-        command.args(["bench", "--serve", "--threads", "1", "--reps", "1", "--policies", "batched", "--replay"]);
-        let mut child = command.arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        if !reader {
+    let code = |has_reader: bool| {
+        let mut command = command(cache.path(), &["--policies", "batched", "--replay", file.to_str().unwrap()]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        if !has_reader {
             drop(child.stdout.take());
         }
         child.wait_with_output().unwrap().status.code()
     };
-    assert_eq!((serve(true), serve(false)), (Some(1), Some(0)));
+    assert_eq!((code(true), code(false)), (Some(1), Some(0)));
 }
 
 #[test]
