@@ -28,7 +28,7 @@ fn benches(c: &mut Criterion) {
     let mut scratch = Vec::new();
     let mut group = c.benchmark_group("streams");
     group.sample_size(10);
-    for m in [1, 2, 4, 8] {
+    for m in [1, 2, 4, 8, 12, 16, 32] {
         let x: Vec<f32> = (0..m * K).map(|i| (i % 17) as f32 / 8.0 - 1.0).collect();
         let mut run = |name: &str, mat: Mat<'_>, n: usize, len: usize| {
             let mut out = vec![0.0; m * n];

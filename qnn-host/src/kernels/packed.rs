@@ -141,7 +141,7 @@ impl Packing {
         rows.div_ceil(GROUP).checked_mul(stretches.checked_add(self.group_header())?)
     }
 
-    pub(super) fn block_bytes(self) -> usize {
+    pub(super) const fn block_bytes(self) -> usize {
         match self.bits {
             bits if half_blocks::are_of(bits) => half_blocks::block_bytes(bits),
             bits if k_blocks::are_of(bits) => k_blocks::block_bytes(bits),
@@ -149,7 +149,7 @@ impl Packing {
         }
     }
 
-    pub(super) fn stretch_header(self) -> usize {
+    pub(super) const fn stretch_header(self) -> usize {
         match (self.bits, self.scales) {
             (bits, _) if half_blocks::are_of(bits) => half_blocks::blocks_at(bits),
             (bits, _) if k_blocks::are_of(bits) => k_blocks::BLOCKS_AT,
@@ -159,7 +159,7 @@ impl Packing {
     }
 
     /// Columns of a stretch.
-    pub(super) fn stretch_cols(self) -> usize {
+    pub(super) const fn stretch_cols(self) -> usize {
         match self.bits {
             Bits::HalfMinima => half_blocks::STRETCH / half_blocks::SUB,
             bits if half_blocks::are_of(bits) => half_blocks::STRETCH,
@@ -173,12 +173,12 @@ impl Packing {
         if self.scales == Scales::Row { SCALES_BYTES } else { 0 }
     }
 
-    pub(super) fn stretch_bytes(self) -> usize {
+    pub(super) const fn stretch_bytes(self) -> usize {
         self.stretch_header() + self.stretch_cols() / BLOCK * self.block_bytes()
     }
 
     /// Whether scales are those of 16 columns, so that products are summed up for each half of a block.
-    pub(crate) fn by_halves(self) -> bool {
+    pub(crate) const fn by_halves(self) -> bool {
         half_blocks::are_of(self.bits)
     }
 

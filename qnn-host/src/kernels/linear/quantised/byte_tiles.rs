@@ -5,16 +5,16 @@
 //! products of one block (or of half of it, where weights have scales for each 16): it is stored, and scaled and added up in vectors. So an output
 //! is the same to the last bit as on vectors, in the same order; only the integers are found another way.
 //!
-//! *Where it pays*: products of a block with 16 rows take 16 cycles of a port that vectors need too, where vectors alone take 64; scaling, 24 on
-//! either, and opening stay. With few rows vectors are as fast; with [`MATRIX_ROWS`], `wide`, which opens weights with their scales.
+//! *Where it pays*: products of a block with 16 rows take 16 cycles, where vectors alone take 64. What the vectors do beside it costs more than
+//! alone: while a thread uses tiles, multiplications and conversions of 512 bits have one port and not two (48 of them take 51 cycles with a tile
+//! load before them, 26 without; additions and logic are as before), and to store a tile takes 17 cycles in which nothing else begins, whatever its
+//! rows. With few rows vectors are as fast; with [`MATRIX_ROWS`], `wide`, which opens weights with their scales.
 //!
-//! *Scratch of a thread*: as `tiled`'s. Where that has opened weights: those of one group, and two tiles of sums; its scales;
+//! *Scratch of a thread*: as `tiled`'s. Where that has opened weights: those of two items, and two tiles of sums; their scales;
 //! products of a layer and of its gate, `[row][MAX_CHUNK]` f32.
 
-use std::arch::x86_64::*;
-
 use super::super::super::isa::{DotLevel, Isa, Matrix};
-use super::super::super::packed::{Bits, Packed, Scales};
+use super::super::super::packed::{Bits, Packed, Packing, Scales};
 use super::super::super::simd::amx::{Amx, ByteTiles};
 use super::super::super::simd::avx512_dot::Vnni512;
 use super::super::super::simd::dot::{BLOCK, Dot, GROUP};
@@ -22,9 +22,10 @@ use super::super::Job;
 use super::super::MATRIX_ROWS;
 use super::super::finish::{MAX_CHUNK, finish_rows};
 use super::acts::{self, Order, len_bytes};
-use super::byte_panel::{SUMS_BYTES, Tile, panel_products};
+use super::byte_open::{Kind, Next};
+use super::byte_panel::{Operands, SUMS_BYTES, Tile, panel_products};
 use super::tasks::{Task, tasks};
-use super::tiled::{self, Form, OPEN_BLOCKS, OPEN_BYTES};
+use super::tiled::{self, OPEN_BLOCKS, OPEN_BYTES};
 use super::{DIRECT_ROWS, LINE, blocks};
 use crate::pool::Worker;
 
@@ -38,7 +39,8 @@ const QUANTISED_BLOCKS: usize = 16;
 const TASKS: usize = 4;
 
 // The room that `tiled` leaves is enough.
-const _: () = assert!(OPEN_BLOCKS * OPEN_BYTES + 2 * SUMS_BYTES <= 4 * tiled::SCALES_AT);
+const _: () = assert!(2 * OPEN_BLOCKS * OPEN_BYTES + 2 * SUMS_BYTES <= 4 * tiled::SCALES_AT);
+const _: () = assert!(tiled::SCALES_AT + 2 * tiled::GROUP_SCALES <= tiled::PRODUCTS_AT);
 const _: () = assert!(MATRIX_ROWS.next_multiple_of(PANEL_ROWS) * MAX_CHUNK <= tiled::PRODUCTS_LEN);
 
 /// The units that are needed.
@@ -152,50 +154,128 @@ unsafe fn products<const R: usize>(
     open: *mut f32,
     to: *mut f32,
 ) {
+    macro_rules! of {
+        ($($bits:ident, $scales:ident, $less:literal;)*) => {
+            match (w.packing().bits, w.packing().scales, w.minima(0).is_some()) {
+                $((Bits::$bits, Scales::$scales, $less) => {
+                    struct Known;
+                    impl Kind for Known {
+                        const PACKING: Packing = Packing { bits: Bits::$bits, scales: Scales::$scales };
+                        const LESS: bool = $less;
+                    }
+                    // SAFETY: the caller's promise.
+                    unsafe { products_of::<R, Known>(d, tiles, w, n0, count, acts, m, blocks, open, to) }
+                })*
+                other => unreachable!("no weights of {other:?}"),
+            }
+        };
+    }
+    of! {
+        Four, Row, false;
+        Eight, Row, false;
+        Four, Block, false;
+        Eight, Block, false;
+        Five, Block, false;
+        Nonlinear, Block, false;
+        FloatFour, Block, false;
+        Levels, Block, false;
+        UFour, Block, false;
+        UFive, Block, false;
+        UFour, Block, true;
+        UFive, Block, true;
+        Six, Block, false;
+        Three, Block, false;
+        UTwo, Block, false;
+        UTwo, Block, true;
+    }
+}
+
+/// As [`products`], for weights of kind `K`.
+///
+/// # Safety
+/// As [`products`].
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[allow(clippy::too_many_arguments)]
+unsafe fn products_of<const R: usize, K: Kind>(
+    d: Vnni512,
+    tiles: &ByteTiles,
+    w: Packed<'_>,
+    n0: usize,
+    count: usize,
+    acts: *const u8,
+    m: usize,
+    blocks: usize,
+    open: *mut f32,
+    to: *mut f32,
+) {
     let packing = w.packing();
-    let (kind, form) = (Kind::of(w), Signed::of(packing.bits));
-    let stretch_blocks = packing.stretch_cols() / BLOCK;
     let panels = m.div_ceil(R);
     let groups = count.div_ceil(GROUP);
-    // Quantised rows of a chunk of columns stay in the first-level cache for all groups.
     let chunks = blocks.div_ceil(OPEN_BLOCKS);
-    let opened = open.cast::<u8>();
-    let scales = open.wrapping_add(tiled::SCALES_AT);
-    let count_at = |block0: usize| OPEN_BLOCKS.min(blocks.saturating_sub(block0));
-    for (chunk, g) in (0..chunks).flat_map(|chunk| (0..groups).map(move |g| (chunk, g))) {
-        let (group, block0) = (n0 / GROUP + g, chunk * OPEN_BLOCKS);
-        // SAFETY: the group has these blocks, an even number; `block0` begins a stretch; `OPEN_BLOCKS` opened ones fit.
-        unsafe { tiled::open_group(d, form, w, group, block0, count_at(block0), opened, scales) };
-        // The same group's next columns, or the first ones of the next task's.
-        let next = if block0 + OPEN_BLOCKS < blocks { (group, block0 + OPEN_BLOCKS) } else { (group + groups, 0) };
-        let lines = count_at(next.1).div_ceil(stretch_blocks) * packing.stretch_bytes() / 64;
-        let ask = packing.group_header() + next.1 / stretch_blocks * packing.stretch_bytes();
-        let ask = w.group(0).wrapping_add(next.0 * w.group_bytes() + ask);
+    let opened = |i: usize| open.cast::<u8>().wrapping_add(i % 2 * OPEN_BLOCKS * OPEN_BYTES);
+    let scales = |i: usize| open.wrapping_add(tiled::SCALES_AT + i % 2 * tiled::GROUP_SCALES);
+    let sums = open.cast::<u8>().wrapping_add(2 * OPEN_BLOCKS * OPEN_BYTES);
+    let next = |i: usize, at: Item| {
+        let blocks = if at.passed { 0 } else { OPEN_BLOCKS.min(blocks - at.block0) };
+        let group = n0 / GROUP + at.group;
+        Next { weights: w, group, block0: at.block0, blocks, opened: opened(i), scales: scales(i) }
+    };
+    let operands = |i: usize, at: Item, panel: usize| Operands {
+        acts: acts.wrapping_add(len_bytes(panel * R, blocks) + len_bytes(R, at.block0)),
+        opened: opened(i),
+    };
+    // Quantised rows of a chunk of columns stay in the first-level cache for all groups.
+    let mut item = Item { group: 0, block0: 0, passed: false };
+    // SAFETY: the group has these blocks, an even number; `block0` begins a stretch; `OPEN_BLOCKS` opened ones fit, and sums.
+    unsafe {
+        for first in (0..OPEN_BLOCKS).step_by(2) {
+            next(0, item).open::<K>(d, first);
+        }
+        operands(0, item, 0).begin::<R, K>(tiles, sums);
+    }
+    for i in 0..chunks * groups {
+        let following = item.following(groups, blocks);
+        // What is opened with the item behind the next one.
+        let ask = following.following(groups, blocks);
+        let lines = OPEN_BLOCKS * K::LINES / 2;
+        let ask = packing.group_header()
+            + ask.block0 * BLOCK / const { K::PACKING.stretch_cols() } * const { K::PACKING.stretch_bytes() }
+            + (n0 / GROUP + ask.group) * w.group_bytes();
+        let ask = w.group(0).wrapping_add(ask);
+        let (mut from, blocks) = (0, OPEN_BLOCKS.min(blocks - item.block0));
         for panel in 0..panels {
+            let until = if panel + 1 < panels { from + lines / panels } else { lines };
+            let then = match (panel + 1 < panels, following.passed) {
+                (true, _) => operands(i, item, panel + 1),
+                (false, false) => operands(i + 1, following, 0),
+                // Nothing: once more what is there.
+                (false, true) => operands(i, item, panel),
+            };
+            // All that is opened next is opened beside the first panel.
+            let mut next = next(i + 1, following);
+            if panel > 0 {
+                next.blocks = 0;
+            }
             // SAFETY: panel `panel` has these blocks; its products fit.
             unsafe {
                 let tile = Tile {
-                    opened,
-                    scales,
-                    acts: acts.add(len_bytes(panel * R, blocks)),
-                    block0,
-                    blocks: count_at(block0),
-                    ask: ask.wrapping_add(64 * (lines * panel / panels)),
-                    lines: lines * (panel + 1) / panels - lines * panel / panels,
-                    to: to.add(panel * R * MAX_CHUNK + g * GROUP),
-                    sums: open.cast::<u8>().add(OPEN_BLOCKS * OPEN_BYTES),
+                    operands: operands(i, item, panel),
+                    scales: scales(i),
+                    blocks,
+                    then,
+                    ask: ask.wrapping_add(64 * from),
+                    lines: until - from,
+                    to: to.add(panel * R * MAX_CHUNK + item.group * GROUP),
+                    first: item.block0 == 0,
+                    sums,
                 };
-                match kind {
-                    Kind::Row => panel_products::<R, false, 1, false>(tiles, tile),
-                    Kind::Block => panel_products::<R, true, 1, false>(tiles, tile),
-                    Kind::BlockLess => panel_products::<R, true, 1, true>(tiles, tile),
-                    Kind::Halves => panel_products::<R, true, 2, false>(tiles, tile),
-                    Kind::HalvesLess => panel_products::<R, true, 2, true>(tiles, tile),
-                }
+                panel_products::<R, K>(d, tiles, tile, next);
             }
+            from = until;
         }
+        item = following;
     }
-    if kind == Kind::Row {
+    if !K::BLOCK_SCALES {
         for (row, g) in (0..panels * R).flat_map(|row| (0..groups).map(move |g| (row, g))) {
             // SAFETY: a group with scales by row begins with them; the products are those of whole panels.
             unsafe {
@@ -206,54 +286,26 @@ unsafe fn products<const R: usize>(
     }
 }
 
-/// What shares scales and minima.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Row,
-    Block,
-    BlockLess,
-    Halves,
-    HalvesLess,
-}
-
-impl Kind {
-    fn of(w: Packed<'_>) -> Self {
-        match (w.packing().scales, w.packing().by_halves(), w.minima(0).is_some()) {
-            (Scales::Row, ..) => Self::Row,
-            (Scales::Block, false, false) => Self::Block,
-            (Scales::Block, false, true) => Self::BlockLess,
-            (Scales::Block, true, false) => Self::Halves,
-            (Scales::Block, true, true) => Self::HalvesLess,
-        }
-    }
-}
-
-/// As signed bytes: what was added to weights, so that they are not negative, is taken off.
+/// Some blocks of a group, which are opened at once.
 #[derive(Clone, Copy)]
-struct Signed(__m512i);
-
-impl Signed {
-    #[target_feature(enable = "avx512f")]
-    fn of(bits: Bits) -> Self {
-        Self(_mm512_set1_epi8(match bits {
-            Bits::UTwo | Bits::UFour | Bits::UFive => 0,
-            Bits::Three => 4,
-            Bits::Four => 8,
-            Bits::Five => 16,
-            Bits::Six => 32,
-            Bits::Eight | Bits::Levels | Bits::Nonlinear | Bits::FloatFour => i8::MIN,
-            Bits::Minima | Bits::HalfMinima => unreachable!("minima are no weights"),
-        }))
-    }
+struct Item {
+    /// The group, of those of a task.
+    group: usize,
+    block0: usize,
+    /// Whether it is behind the last one: one of the next task's, if that is of the same layer.
+    passed: bool,
 }
 
-impl Form<Vnni512> for Signed {
-    #[inline(always)]
-    unsafe fn keep(self, d: Vnni512, to: *mut u8, first: __m512i, second: __m512i) {
-        // SAFETY: the caller promised 128 bytes; `d` proves that the CPU has the instructions.
-        unsafe {
-            d.store(to, _mm512_sub_epi8(first, self.0));
-            d.store(to.add(64), _mm512_sub_epi8(second, self.0));
+impl Item {
+    /// What is multiplied behind this: all groups for some columns, then for others.
+    fn following(self, groups: usize, blocks: usize) -> Self {
+        let (group, block0) = (self.group + 1, self.block0 + OPEN_BLOCKS);
+        if group != groups && group != 2 * groups {
+            Self { group, ..self }
+        } else if block0 < blocks {
+            Self { group: group - groups, block0, ..self }
+        } else {
+            Self { group, block0: 0, passed: true }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Weights of 5 bits, and levels and floats of 4, in blocks with one scale, as in Q5_0, IQ4_NL and MXFP4: products with few rows of `X`,
 //! which [`super::direct`] uses, and what [`super::tiled`] opens for many.
 
+use std::ops::Range;
+
 use super::super::super::block_values::{NIBBLES, block_bytes, scale_bytes, table_of};
 use super::super::super::packed::Bits;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
@@ -149,13 +151,13 @@ pub(super) unsafe fn open<D: Dot>(
     form: impl Form<D>,
     bits: Bits,
     from: *const u8,
-    count: usize,
+    part: Range<usize>,
     opened: *mut u8,
     scales: *mut f32,
 ) {
     let (header, bytes) = (header(bits), block_bytes(bits));
     let five = bits == Bits::Five;
-    for block in 0..count {
+    for block in part {
         // SAFETY: the caller's promise.
         unsafe {
             let start = from.add(block / 2 * (header + 2 * bytes));

@@ -1,5 +1,7 @@
 //! Weights of 6, 3 or 2 bits: products with few rows of `X`, which [`super::direct`] uses, and what [`super::tiled`] opens for many.
 
+use std::ops::Range;
+
 use super::super::super::half_blocks::{
     OFFSET, OFFSET_OF_THREE, STEPS_AT, STRETCH, SUB, THIRD_AT, UPPER_AT, block_bytes, blocks_at, nibbles, stretch_bytes,
 };
@@ -193,33 +195,36 @@ impl<D: Dot> Stretch<D> {
     }
 }
 
-/// Opens a stretch of weights with steps for each 16 at `from`.
+/// Opens blocks `part` of a stretch of weights with steps for each 16 at `from`; with the first one, the stretch's scales and minima.
 ///
 /// # Safety
 /// It is readable, and what is opened writable.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn open<D: Dot>(
     d: D,
     form: impl Form<D>,
     bits: Bits,
     from: *const u8,
     minima: Option<*const u8>,
+    part: Range<usize>,
     opened: *mut u8,
     scales: *mut f32,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        for (part, from) in std::iter::once(from).chain(minima).enumerate() {
+        let scaled = std::iter::once(from).chain(minima).filter(|_| part.start == 0);
+        for (which, from) in scaled.enumerate() {
             let row_scales = d.load_group(from.cast());
             for sub in 0..STRETCH / SUB {
                 let steps = match bits {
                     Bits::UTwo => d.load_group_u4(from.add(nibbles(sub).0), nibbles(sub).1),
                     _ => d.load_group_i8(from.add(STEPS_AT + sub * GROUP).cast()),
                 };
-                d.store_group(scales.add(2 * part * LESS_AT + sub * GROUP), d.mul(steps, row_scales));
+                d.store_group(scales.add(2 * which * LESS_AT + sub * GROUP), d.mul(steps, row_scales));
             }
         }
-        for block in 0..STRETCH / BLOCK {
+        for block in part {
             let (from, to) = (from.add(blocks_at(bits) + block * block_bytes(bits)), opened.add(block * OPEN_BYTES));
             if bits == Bits::UTwo {
                 let lower = [d.load(from), d.load(from.add(64))];

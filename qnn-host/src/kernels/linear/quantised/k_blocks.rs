@@ -2,6 +2,8 @@
 //! [`super::direct`] uses, and what [`super::tiled`] opens for many. `X` times the minima is a sum of `X` over each block, known
 //! beforehand, times one number.
 
+use std::ops::Range;
+
 use super::super::super::k_blocks::{BLOCKS, BLOCKS_AT, LEVELS, NIBBLES, STEPS_AT, block_bytes, stretch_bytes};
 use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
@@ -167,31 +169,35 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
     }
 }
 
-/// Opens a stretch of weights with steps for each block at `from`, and their minima if there are any.
+/// Opens blocks `part` of a stretch of weights with steps for each block at `from`; with the first one, the stretch's scales, and its minima if
+/// there are any.
 ///
 /// # Safety
 /// It is readable, and what is opened writable.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn open<D: Dot>(
     d: D,
     form: impl Form<D>,
     bits: Bits,
     from: *const u8,
     minima: Option<*const u8>,
+    part: Range<usize>,
     opened: *mut u8,
     scales: *mut f32,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        for (part, from) in std::iter::once(from).chain(minima).enumerate() {
+        let scaled = std::iter::once(from).chain(minima).filter(|_| part.start == 0);
+        for (which, from) in scaled.enumerate() {
             let row_scales = d.load_group(from.cast());
             for block in 0..BLOCKS {
                 let steps = d.load_group_i8(from.add(STEPS_AT + block * GROUP).cast());
-                d.store_group(scales.add(part * LESS_AT + block * GROUP), d.mul(steps, row_scales));
+                d.store_group(scales.add(which * LESS_AT + block * GROUP), d.mul(steps, row_scales));
             }
         }
         let bytes = block_bytes(bits);
-        for block in 0..BLOCKS {
+        for block in part {
             let (from, to) = (from.add(BLOCKS_AT + block * bytes), opened.add(block * OPEN_BYTES));
             let upper = d.load(if bits == Bits::UFive { from.add(NIBBLES) } else { from });
             let open = |weights, quad: usize| match bits {

@@ -9,6 +9,8 @@
 
 mod acts;
 #[cfg(target_arch = "x86_64")]
+mod byte_open;
+#[cfg(target_arch = "x86_64")]
 mod byte_panel;
 #[cfg(target_arch = "x86_64")]
 mod byte_tiles;

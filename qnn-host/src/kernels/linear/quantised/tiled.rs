@@ -5,6 +5,8 @@
 //! scales `[group][block][16]` (6 bits: one for each half of a block; with minima: the scales, then the minima) f32, and the products of a layer and of its gate,
 //! `[panel][row][groups * 16]` f32.
 
+use std::ops::Range;
+
 use super::super::super::k_blocks;
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
@@ -164,7 +166,17 @@ unsafe fn products<D: Dot>(
             // SAFETY: the group has `count` (an even number) blocks from `block0` (as well) on; the opened ones fit.
             unsafe {
                 let opened = open.cast::<u8>().add(group * OPEN_BLOCKS * OPEN_BYTES);
-                open_group(d, ForProducts, w, group0 + group, block0, count, opened, scales.add(group * GROUP_SCALES));
+                open_group(
+                    d,
+                    ForProducts,
+                    w,
+                    packing.bits,
+                    group0 + group,
+                    block0,
+                    0..count,
+                    opened,
+                    scales.add(group * GROUP_SCALES),
+                );
             }
         }
         // The next columns' weights come from memory while these are multiplied.
@@ -216,7 +228,9 @@ unsafe fn products<D: Dot>(
     }
 }
 
-/// Opens blocks `block0 .. block0 + count` of a group, with their scales and minima; of stretches of 256 columns all that the stretch has.
+/// Opens blocks `part`, an even number of them from an even one on, of the stretch that begins with `block0` of a group, with their scales and
+/// minima; with the first of a stretch of 256 columns, the scales of all of it. `bits` are the weights' (where they are known when this is
+/// compiled, one form is left).
 ///
 /// # Safety
 /// The group has them, and `block0` begins a stretch; [`OPEN_BLOCKS`] blocks and [`GROUP_SCALES`] scales are writable.
@@ -226,9 +240,10 @@ pub(super) unsafe fn open_group<D: Dot>(
     d: D,
     form: impl Form<D>,
     w: Packed<'_>,
+    bits: Bits,
     group: usize,
     block0: usize,
-    count: usize,
+    part: Range<usize>,
     opened: *mut u8,
     scales: *mut f32,
 ) {
@@ -237,27 +252,27 @@ pub(super) unsafe fn open_group<D: Dot>(
     // SAFETY: the caller's promise.
     unsafe {
         let from = w.group(group).add(packing.group_header() + stretch * packing.stretch_bytes());
-        match packing.bits {
-            Bits::Four => open_blocks::<D, true>(d, form, from, count, packing.scales == Scales::Block, opened, scales),
-            Bits::Eight => {
-                open_blocks::<D, false>(d, form, from, count, packing.scales == Scales::Block, opened, scales)
+        let by_block = packing.scales == Scales::Block;
+        match bits {
+            Bits::Four => open_blocks::<D, true>(d, form, from, part, by_block, opened, scales),
+            Bits::Eight => open_blocks::<D, false>(d, form, from, part, by_block, opened, scales),
+            Bits::Five | Bits::Nonlinear | Bits::FloatFour => {
+                few_bits::open(d, form, bits, from, part, opened, scales);
             }
-            bits @ (Bits::Five | Bits::Nonlinear | Bits::FloatFour) => {
-                few_bits::open(d, form, bits, from, count, opened, scales)
-            }
-            bits => {
+            Bits::Six | Bits::Three | Bits::UTwo => {
                 let minima = w.minima(group).map(|at| at.add(stretch * k_blocks::BLOCKS_AT));
-                if packing.by_halves() {
-                    halves::open(d, form, bits, from, minima, opened, scales);
-                } else {
-                    super::k_blocks::open(d, form, bits, from, minima, opened, scales);
-                }
+                halves::open(d, form, bits, from, minima, part, opened, scales);
             }
+            Bits::UFour | Bits::UFive | Bits::Levels => {
+                let minima = w.minima(group).map(|at| at.add(stretch * k_blocks::BLOCKS_AT));
+                super::k_blocks::open(d, form, bits, from, minima, part, opened, scales);
+            }
+            Bits::Minima | Bits::HalfMinima => unreachable!("minima are no weights"),
         }
     }
 }
 
-/// Opens `count` blocks (whole stretches) at `from`.
+/// Opens blocks `part`, an even number of them from an even one on, of those at `from`.
 ///
 /// # Safety
 /// They are readable, and the opened ones writable.
@@ -266,26 +281,25 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
     d: D,
     form: impl Form<D>,
     from: *const u8,
-    count: usize,
+    part: Range<usize>,
     by_block: bool,
     opened: *mut u8,
     scales: *mut f32,
 ) {
-    let mut from = from;
-    for block in 0..count {
+    let bytes = if FOUR { OPEN_BYTES / 2 } else { OPEN_BYTES };
+    let scales_bytes = if by_block { SCALES_BYTES } else { 0 };
+    for block in part {
         // SAFETY: the caller's promise.
         unsafe {
-            if by_block && block % 2 == 0 {
-                for next in 0..2 {
-                    let group = d.load_group_f16(from.add(next * 2 * GROUP).cast());
-                    d.store_group(scales.add((block + next) * GROUP), group);
-                }
-                from = from.add(SCALES_BYTES);
+            let start = from.add(block / 2 * (scales_bytes + 2 * bytes));
+            if by_block {
+                let group = d.load_group_f16(start.add(block % 2 * 2 * GROUP).cast());
+                d.store_group(scales.add(block * GROUP), group);
             }
+            let from = start.add(scales_bytes + block % 2 * bytes);
             let to = opened.add(block * OPEN_BYTES);
-            for i in (0..if FOUR { 4 } else { 8 }).step_by(2) {
-                let (a, b) = (d.load(from), d.load(from.add(64)));
-                from = from.add(128);
+            for i in (0..bytes / 64).step_by(2) {
+                let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
                 if FOUR {
                     form.keep(d, to.add(64 * i), d.low(a), d.low(b));
                     form.keep(d, to.add(64 * (i + 4)), d.high(a), d.high(b));
