@@ -141,6 +141,17 @@ fn every_kind_of_weights_at_every_width() {
     assert_eq!(packed + 2, Packing::ALL.len(), "all kinds are tried; minima are no weights");
 }
 
+/// The last columns, opened at once, may be a single pair of blocks; a task has several groups of outputs.
+#[test]
+fn few_columns_at_the_end_of_many_outputs() {
+    let pool = pool(1);
+    for kind in (0..KINDS.len()).filter(|&kind| matches!(KINDS[kind], Kind::Packed(_) | Kind::Less(_))) {
+        for (m, k) in [(9, 64), (12, 320), (16, 576), (20, 576)] {
+            Problem { m, n: 208, k, kind, gate: false, residual: false, seed: 7 }.check(&pool);
+        }
+    }
+}
+
 #[test]
 fn numbers_too_small_to_have_an_inverse() {
     let (pool, n, k) = (pool(2), 20, 320);

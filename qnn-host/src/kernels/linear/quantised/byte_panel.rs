@@ -163,12 +163,13 @@ pub(super) unsafe fn panel_products<const R: usize, K: Kind>(d: Vnni512, tiles: 
                 ask = ask.wrapping_add(64);
                 due -= parts;
             }
-            // Without a branch: across one, the compiler keeps sums in memory.
-            let (of, from) = if at + 2 < parts { (t.operands, at + 2) } else { (t.then, 0) };
-            of.multiply::<0, R, K>(tiles, from);
+            // Before what comes behind this panel is begun: that may be these two blocks.
             if at % (2 * K::PARTS) == 0 {
                 next.open::<K>(d, at / K::PARTS);
             }
+            // Without a branch: across one, the compiler keeps sums in memory.
+            let (of, from) = if at + 2 < parts { (t.operands, at + 2) } else { (t.then, 0) };
+            of.multiply::<0, R, K>(tiles, from);
             tiles.store::<1>(sums_of(1).cast());
             add!(at, 0);
             of.multiply::<1, R, K>(tiles, from + 1);
