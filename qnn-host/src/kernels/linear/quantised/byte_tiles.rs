@@ -127,13 +127,32 @@ unsafe fn outputs<const R: usize>(
         // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of whole panels with whole groups fit, and are
         // written before they are read (those of a gate only if there is one).
         unsafe {
+            let to_main = Products { d, tiles, w: weights, n0, count, acts, m: job.m, blocks, open: own, to: main };
             if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
-                products::<R>(d, tiles, g, n0, count, acts, job.m, blocks, own, gate);
+                products::<R>(Products { w: g, to: gate, ..to_main });
             }
-            products::<R>(d, tiles, weights, n0, count, acts, job.m, blocks, own, main);
+            products::<R>(to_main);
             finish_rows(d.float(), layer, job.m, n0, count, main, gate);
         }
     }
+}
+
+/// The operands of [`products`].
+#[derive(Clone, Copy)]
+struct Products<'a> {
+    d: Vnni512,
+    tiles: &'a ByteTiles,
+    w: Packed<'a>,
+    /// The first output, which begins a group.
+    n0: usize,
+    count: usize,
+    /// Panels of quantised rows, complete, of `m` rows and `blocks` blocks.
+    acts: *const u8,
+    m: usize,
+    blocks: usize,
+    /// This thread's scratch.
+    open: *mut f32,
+    to: *mut f32,
 }
 
 /// `to[row * MAX_CHUNK + i]` = row `row` of all panels times weights `n0 + i`, for whole groups.
@@ -141,22 +160,10 @@ unsafe fn outputs<const R: usize>(
 /// # Safety
 /// As [`outputs`]; `n0` begins a group.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-#[allow(clippy::too_many_arguments)]
-unsafe fn products<const R: usize>(
-    d: Vnni512,
-    tiles: &ByteTiles,
-    w: Packed<'_>,
-    n0: usize,
-    count: usize,
-    acts: *const u8,
-    m: usize,
-    blocks: usize,
-    open: *mut f32,
-    to: *mut f32,
-) {
+unsafe fn products<const R: usize>(p: Products<'_>) {
     macro_rules! of {
         ($($bits:ident, $scales:ident, $less:literal;)*) => {
-            match (w.packing().bits, w.packing().scales, w.minima(0).is_some()) {
+            match (p.w.packing().bits, p.w.packing().scales, p.w.minima(0).is_some()) {
                 $((Bits::$bits, Scales::$scales, $less) => {
                     struct Known;
                     impl Kind for Known {
@@ -164,7 +171,7 @@ unsafe fn products<const R: usize>(
                         const LESS: bool = $less;
                     }
                     // SAFETY: the caller's promise.
-                    unsafe { products_of::<R, Known>(d, tiles, w, n0, count, acts, m, blocks, open, to) }
+                    unsafe { products_of::<R, Known>(p) }
                 })*
                 other => unreachable!("no weights of {other:?}"),
             }
@@ -195,19 +202,8 @@ unsafe fn products<const R: usize>(
 /// # Safety
 /// As [`products`].
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-#[allow(clippy::too_many_arguments)]
-unsafe fn products_of<const R: usize, K: Kind>(
-    d: Vnni512,
-    tiles: &ByteTiles,
-    w: Packed<'_>,
-    n0: usize,
-    count: usize,
-    acts: *const u8,
-    m: usize,
-    blocks: usize,
-    open: *mut f32,
-    to: *mut f32,
-) {
+unsafe fn products_of<const R: usize, K: Kind>(p: Products<'_>) {
+    let Products { d, tiles, w, n0, count, acts, m, blocks, open, to } = p;
     let packing = w.packing();
     let panels = m.div_ceil(R);
     let groups = count.div_ceil(GROUP);
