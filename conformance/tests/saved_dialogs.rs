@@ -9,7 +9,7 @@ use compiler::testmodel::TestModel;
 use compiler::{Manifest, Precision};
 use conformance::backends;
 use conformance::bundles::Bundle;
-use dialog::sampler::{Chain, Dry, TokenPenalty};
+use dialog::sampler::{Chain, Dry, Mirostat, MirostatVersion, TokenPenalty};
 use dialog::{Dialog, Reply, SamplerSettings, SaveFormat, SentenceCode};
 use engine::{Engine, ModeKind, ModelHash, PrefixCache, TokenModel};
 use genie_types::TokenId;
@@ -127,6 +127,36 @@ fn penalties_and_dry_see_what_was_said_before_a_restore() {
         plain.restore(folder.path()).unwrap();
         live.restore(folder.path()).unwrap();
         assert_ne!(ask(&mut plain, 1, 20).tokens, ask(&mut live, 1, 20).tokens, "{what} act here");
+    }
+}
+
+/// Its bound moves with each token and allows a dialog's next one more or less than a new dialog's first.
+#[test]
+fn mirostat_goes_on_from_its_saved_bound() {
+    let backend = backends::linked();
+    let home = bundle(&backend, compiler::Family::Llama, &[1, 8], &[128]);
+    for version in [MirostatVersion::One, MirostatVersion::Two] {
+        let by_mirostat = || {
+            let mut dialog = dialog(&home, &backend, None);
+            let chain = Chain { mirostat: Some(Mirostat { tau: 2.0, ..Mirostat::new(version) }), ..Chain::default() };
+            dialog.set_sampler(dialog.sampler().settings().clone().with_chain(chain).unwrap());
+            dialog
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut live = by_mirostat();
+        ask(&mut live, 1, 20);
+        live.save(folder.path()).unwrap();
+        let mu = live.sampler().mirostat_mu().unwrap();
+        assert!((mu - 4.0).abs() > 0.01, "{version:?}: it has moved from {mu}");
+        let mut fresh = by_mirostat();
+        ask(&mut fresh, 77, 5);
+        fresh.restore(folder.path()).unwrap();
+        assert_eq!(fresh.sampler().mirostat_mu(), Some(mu), "{version:?}");
+        go_on_alike(&mut live, &mut fresh, "mirostat");
+        // A dialog without mirostat has no use for it.
+        let mut plain = dialog(&home, &backend, None);
+        plain.restore(folder.path()).unwrap();
+        assert_eq!(plain.sampler().mirostat_mu(), None);
     }
 }
 

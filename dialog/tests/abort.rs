@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Fake, Spy, ask, context, greedy, ids, raw};
+use std::sync::atomic::Ordering;
+
+use common::{Call, Fake, Spy, ask, context, greedy, ids, raw, say};
 use dialog::SentenceCode::{Begin, Complete, Rewind};
 use dialog::{Dialog, Signal, StopReason};
 
@@ -56,6 +58,59 @@ fn a_turn_that_was_stopped_is_followed_by_one_of_its_own() {
         };
         assert_eq!(raw(&next.input), goes_on, "after {n}");
         assert_eq!(next.tokens.len(), 2);
+    }
+}
+
+/// Where the oldest tokens of a full context go while a long turn is processed.
+#[test]
+fn a_turn_longer_than_a_shifted_context_is_followed_by_one_of_its_own() {
+    for (code, n) in [Complete, Begin].into_iter().flat_map(|code| (0..43).map(move |n| (code, n))) {
+        let (model, spy) = Fake::shifting(16, |cache| 7 + cache.len() as u32 % 3);
+        let mut dialog = greedy(context(), model);
+        dialog.control().set_max_num_tokens(Some(2));
+        ask(&mut dialog, &[1], Complete);
+        let before = raw(&dialog.history());
+        stop_after(&spy, n);
+        let turn: Vec<u32> = (20..60).collect();
+        let stopped = ask(&mut dialog, &turn, code).0;
+        let input = [&[before[3], 257, 256], &turn[..]].concat();
+        assert_eq!((stopped.stop, raw(&stopped.input)), (StopReason::Aborted, input[..n].to_vec()), "after {n}");
+        let (all, kept) = ([&before[..3], &input[..n.max(1)]].concat(), raw(&dialog.history()));
+        assert!(all.ends_with(&kept), "after {n}: {kept:?}");
+        assert_eq!(dialog.n_past(), kept.len() - usize::from(n == 0), "after {n}");
+        let next = ask(&mut dialog, &[9], Complete).0;
+        let goes_on = match n {
+            0 => vec![before[3], 257, 256, 9],
+            2 => vec![256, 9], // an EOS was the last token processed
+            _ => vec![257, 256, 9],
+        };
+        assert_eq!((raw(&next.input), next.tokens.len()), (goes_on, 2), "after {n}");
+    }
+}
+
+/// A stop sequence takes tokens back. A cache that has dropped rows processes what stays again, and is stopped meanwhile.
+#[test]
+fn an_abort_while_the_history_is_processed_again_loses_none_of_it() {
+    for n in 0..6 {
+        let (model, spy) = Fake::new(128, |cache| *b"abcd".get(cache.len() - 4).unwrap_or(&b'e') as u32);
+        let mut dialog = greedy(context(), model);
+        dialog.set_stop_sequences(vec!["cd".into()]).unwrap();
+        spy.drops_rows.store(true, Ordering::Relaxed);
+        let at_last_token = spy.clone();
+        let mut seen = String::new();
+        let reply = dialog.query("xyz", Complete, |chunk| {
+            seen.push_str(chunk.text);
+            if chunk.text == "b" {
+                // The step of `d`, then those of the history.
+                stop_after(&at_last_token, 2 + n);
+            }
+        });
+        let reply = reply.unwrap();
+        assert_eq!((reply.text.as_str(), reply.stop), ("ab", StopReason::StopSequence("cd".into())), "after {n}");
+        assert_eq!(raw(&dialog.history()), [256, 120, 121, 122, 97, 98], "after {n}");
+        assert!(spy.take().contains(&Call::Reset), "the history was processed again");
+        let next = say(&mut dialog, "q", Complete).0;
+        assert!(!next.tokens.is_empty(), "the next query runs: {:?}", next.stop);
     }
 }
 

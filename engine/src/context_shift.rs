@@ -71,7 +71,12 @@ impl<X: Executor> Engine<X> {
                 // Rows of other sequences fill the cache; the caller's own call says so.
                 return Ok(n_done);
             }
-            self.prefill(&tokens[n_done..n_done + part])?;
+            self.prefill(&tokens[n_done..n_done + part]).map_err(|error| match error {
+                EngineError::Stopped { n_processed, .. } => {
+                    EngineError::Stopped { n_processed: n_done + n_processed, n_new: tokens.len() }
+                }
+                error => error,
+            })?;
             n_done += part;
         }
     }

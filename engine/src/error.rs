@@ -546,7 +546,8 @@ pub enum EngineError {
         rows: Vec<usize>,
     },
 
-    /// [`StopFlag`](crate::StopFlag) was set. What was processed before is kept: `n_past` has advanced by `n_processed`.
+    /// [`StopFlag`](crate::StopFlag) was set. What was processed before is kept: `n_past` has advanced by `n_processed`, except in
+    /// [`make_room`](crate::TokenModel::make_room).
     #[error("stopped after {n_processed} of {n_new} tokens")]
     Stopped {
         /// Tokens that were processed and are kept.

@@ -128,7 +128,8 @@ pub trait TokenModel: Send {
     ///
     /// # Errors
     ///
-    /// As [`prefill`](Self::prefill), and [`EngineError::Kv`] where positions cannot be shifted.
+    /// As [`prefill`](Self::prefill), and [`EngineError::Kv`] where positions cannot be shifted. [`EngineError::Stopped`] counts
+    /// of all the tokens; `n_past` does not tell how many were processed, as it may have gone down.
     fn make_room(&mut self, _tokens: &[TokenId]) -> Result<usize, EngineError> {
         Ok(0)
     }

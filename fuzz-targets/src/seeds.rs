@@ -140,6 +140,7 @@ fn session() -> Result<Snapshot> {
             open: false,
             random_state: random_state(),
             grammar: Some(GrammarState { grammar: 7, tokens: vec![TokenId(8)], ended: false }),
+            mirostat_mu: Some(7.5),
         }),
         ..Snapshot::default()
     })

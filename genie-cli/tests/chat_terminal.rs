@@ -178,3 +178,30 @@ fn sigterm_at_the_prompt_leaves_the_terminal_as_it_was() {
     }
     terminal.child.wait().unwrap();
 }
+
+/// `genie run` without a prompt begins a chat there, unless a flag is given that a chat has not.
+#[test]
+fn a_run_without_a_prompt_is_a_chat_unless_its_flags_want_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let genie = Command::cargo_bin("genie").unwrap().get_program().to_str().unwrap().to_owned();
+    let flags =
+        ["--profile p.json", "--prefix-cache prefixes", "--kv-mode smart-mask", "--save saved", "--stats", "-e"];
+    let runs: Vec<String> = flags.iter().map(|flag| format!("{genie} run demo {flag}; echo ended with $?")).collect();
+    let mut terminal = Terminal::shell(folder.path(), &runs.join("; "));
+    let mut at = 0;
+    for flag in flags {
+        let begins = at;
+        at = terminal.wait(at, "ended with ");
+        at = terminal.wait(at, "1");
+        let shown = terminal.text()[begins..at].to_owned();
+        assert!(shown.contains("error: no prompt"), "{flag}: {shown}");
+    }
+    terminal.child.wait().unwrap();
+    for made in ["p.json", "prefixes", "saved"] {
+        assert!(!folder.path().join(made).exists(), "{made} is made though nothing ran");
+    }
+    let mut terminal = Terminal::shell(folder.path(), &format!("{genie} run demo --greedy; echo ended with $?"));
+    terminal.wait(0, READY);
+    terminal.press("/exit\r");
+    terminal.ends_well();
+}

@@ -64,6 +64,56 @@ fn json_is_one_line_with_everything() {
 }
 
 #[test]
+fn a_log_filter_that_is_none_is_named_and_ignored() {
+    let cache = tempfile::tempdir().unwrap();
+    let plan = |filter: &str| {
+        let output =
+            genie(cache.path()).env("GENIE_LOG", filter).args(["plan", "5", "--ar", "1,8", "--cl", "64"]).output();
+        output.unwrap()
+    };
+    let plain = plan("");
+    assert_eq!((code(&plain), stderr(&plain)), (0, ""));
+    for filter in ["loud=", "engine=loud", "a=b=c"] {
+        let output = plan(filter);
+        assert_eq!((code(&output), stdout(&output)), (0, stdout(&plain)), "{filter}");
+        let warning = format!("warning: `GENIE_LOG={filter}` is no filter (");
+        assert!(stderr(&output).starts_with(&warning), "{filter}: {}", stderr(&output));
+    }
+    assert_eq!(stderr(&plan("engine=warn,kvmanager=trace")), "", "a filter is not warned of");
+}
+
+/// Linux takes any bytes as a file's name: outputs that name it stay text, and what is made there is found again.
+#[cfg(unix)]
+#[test]
+fn a_folder_whose_name_is_no_text_is_one_like_others() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    TestModel::tiny(Family::Llama).write(&folder.join("model")).unwrap();
+    let in_folder = |args: &[&str], paths: &[&str]| {
+        let output = genie(&place.path().join("cache"))
+            .args(args)
+            .args(paths.iter().map(|path| folder.join(path)))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let record: Value = serde_json::from_str(stdout(&output).lines().last().unwrap_or_default())
+            .unwrap_or_else(|e| panic!("{args:?}: {e}: {}, {}", stdout(&output), stderr(&output)));
+        (code(&output), record)
+    };
+    let compile = ["compile", "--json", "--ar", "1,8", "--cl", "32", "-o"];
+    let (made, record) = in_folder(&compile, &["bundle", "model"]);
+    assert_eq!(made, 0, "{record}");
+    assert!(record["config"].as_str().unwrap().ends_with("genie_config.json"), "{record}");
+    let (ran, record) = in_folder(&["run", "--json", "--prompt-tokens", "1,2,3", "-n", "4", "-c"], &["bundle"]);
+    assert_eq!((ran, record["tokens"].as_array().map(Vec::len)), (0, Some(4)), "{record}");
+    let (inspected, record) = in_folder(&["inspect", "--json"], &["bundle"]);
+    assert_eq!(inspected, 0, "{record}");
+    let (missing, record) = in_folder(&["run", "--json", "-p", "x", "-c"], &["nowhere"]);
+    assert_eq!((missing, &record["error"]["code"]), (1, &serde_json::json!("not-found")), "{record}");
+}
+
+#[test]
 fn a_prompt_comes_from_a_file_or_from_stdin() {
     let cache = tempfile::tempdir().unwrap();
     let file = cache.path().join("prompt.txt");

@@ -118,6 +118,7 @@ fn with_cache(dialog: GenieDialog, folder: GenieFolder<'_>, schema: &CacheSchema
     let tokens = processed.iter().enumerate().map(token).collect();
     let sequences = vec![SavedSequence { seq: SeqId(0), tokens }];
     let unprocessed = last.first().copied();
-    let state = DialogState { unprocessed, open: dialog.open, random_state: dialog.random_state, grammar: None };
+    let state =
+        DialogState { unprocessed, open: dialog.open, random_state: dialog.random_state, ..DialogState::default() };
     Ok(Snapshot { model: schema.model, image, sequences, dialog: Some(state), ..Snapshot::default() })
 }

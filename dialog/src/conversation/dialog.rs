@@ -386,17 +386,20 @@ impl Dialog {
         if code == SentenceCode::Resume {
             self.paused = Some(query.reply_text.clone());
         }
-        let (mut before, mut n_done, mut stop) = (self.n_past(), 0, None);
+        let mut stop = None;
         if !query.input.is_empty() {
-            let made = self.model.make_room(&query.input).map(|n| {
-                (before, n_done) = (self.model.n_past(), n);
-            });
+            let made = self.model.make_room(&query.input);
+            let n_done = match &made {
+                Ok(n) | Err(EngineError::Stopped { n_processed: n, .. }) => *n,
+                Err(_) => 0,
+            };
+            let before = self.n_past();
             let done = match (made, &self.prefix_cache) {
                 (Err(e), _) => Err(e),
-                (Ok(()), Some(cache)) => cache
+                (Ok(_), Some(cache)) => cache
                     .prefill(&mut *self.model, &query.input[n_done..])
                     .map(|prefilled| query.kpis.n_restored = prefilled.n_restored),
-                (Ok(()), None) => self.model.prefill(&query.input[n_done..]),
+                (Ok(_), None) => self.model.prefill(&query.input[n_done..]),
             };
             match done {
                 Err(EngineError::Stopped { .. }) => {

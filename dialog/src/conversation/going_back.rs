@@ -3,7 +3,7 @@
 //! A cache that has dropped rows cannot take back tokens whose successors need them: what stays is processed again there, except where a
 //! query states the whole conversation, whose tokens are all at hand.
 
-use engine::{EngineError, TokenModel};
+use engine::{EngineError, StopFlag, TokenModel};
 
 use super::decoding::Decoding;
 use super::dialog::Dialog;
@@ -55,7 +55,8 @@ impl Dialog {
 
 impl Decoding<'_> {
     /// Forgets what the model holds from `n_past` on. Where long context has dropped rows that are needed then, what stays is
-    /// processed again. A cache that cannot be brought back is cleared, and the error returned.
+    /// processed again, also after an abort: else the conversation would end with the signal. A cache that cannot be brought
+    /// back is cleared, and the error returned.
     pub(crate) fn rewind(&mut self, n_past: usize) -> Result<(), DialogError> {
         if self.model.n_past() <= n_past {
             return Ok(());
@@ -73,14 +74,23 @@ impl Decoding<'_> {
     }
 }
 
-/// Goes back to the first `keep` tokens by processing them again.
+/// Goes back to the first `keep` tokens by processing them again, all of them: an abort meanwhile ends what runs next.
 fn process_again(model: &mut dyn TokenModel, keep: usize) -> Result<(), EngineError> {
     let transcript = model.transcript();
     let tokens = transcript.tokens()[..keep].to_vec();
     let generated: Vec<usize> = (0..keep).filter(|&index| transcript.is_generated(index)).collect();
     tracing::info!("the cache cannot go back to {keep} tokens: they are processed again");
     model.reset()?;
-    model.prefill(&tokens)?;
+    let (mut n_done, mut aborted) = (0, None);
+    loop {
+        match model.prefill(&tokens[n_done..]) {
+            Err(EngineError::Stopped { n_processed, .. }) => n_done += n_processed,
+            done => break done?,
+        }
+        aborted = model.stop_flag();
+        aborted.iter().for_each(StopFlag::clear);
+    }
+    aborted.iter().for_each(StopFlag::set);
     generated.into_iter().for_each(|index| model.mark_generated(index));
     Ok(())
 }

@@ -55,6 +55,7 @@ impl Dialog {
             open: self.open,
             random_state: self.sampler.save_rng(),
             grammar: self.saved_grammar(),
+            mirostat_mu: self.sampler.mirostat_mu(),
         });
         Ok(snapshot)
     }
@@ -87,6 +88,7 @@ impl Dialog {
         self.model.restore_snapshot(snapshot)?;
         self.sampler.reset();
         self.sampler.restore_rng(&state.random_state).expect("checked above");
+        self.sampler.restore_mirostat_mu(state.mirostat_mu);
         // What penalties and DRY look at: prompts and replies, and the token that was drawn and not processed.
         snapshot.tokens().for_each(|token| self.sampler.accept(token));
         state.unprocessed.iter().for_each(|token| self.sampler.accept(*token));

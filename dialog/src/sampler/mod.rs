@@ -145,6 +145,18 @@ impl Sampler {
         self.seed
     }
 
+    /// Mirostat's bound of the surprise in bits, where the settings ask for it.
+    pub fn mirostat_mu(&self) -> Option<f64> {
+        self.settings.chain().mirostat.map(|_| self.window.mu)
+    }
+
+    /// Goes on with a saved bound; without one, and where mirostat does not act, nothing changes.
+    pub fn restore_mirostat_mu(&mut self, mu: Option<f64>) {
+        if let Some(mu) = mu.filter(|_| self.settings.chain().mirostat.is_some()) {
+            self.window.mu = mu;
+        }
+    }
+
     /// Lets a function choose tokens from now on, in place of temperature, top-k, top-p and the random sequence.
     pub fn set_callback(&mut self, callback: Option<SamplerCallback>) {
         self.callback = callback;

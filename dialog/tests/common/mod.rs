@@ -2,13 +2,14 @@
 #![allow(dead_code)] // each test file uses its part
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dialog::config::ContextSettings;
 use dialog::{Dialog, SamplerSettings, SentenceCode, Tokenizer};
 use engine::{EngineError, Overflow, StepLog, StopFlag, TokenModel, Transcript};
 use genie_types::TokenId;
+use kvmanager::KvError;
 use serde_json::{Value, json};
 
 pub const N_VOCAB: usize = 512;
@@ -38,8 +39,10 @@ pub struct Spy {
     pub cache: Arc<Mutex<Vec<u32>>>,
     /// The next call of `process` fails: before it does anything (1), or its logits are NaN (2).
     pub fail: Arc<AtomicU8>,
-    /// The next call is stopped after this number of its tokens.
+    /// The model is stopped before it processes more than this number of tokens, in one call or in several.
     pub stop_after: Arc<Mutex<Option<usize>>>,
+    /// The cache cannot take tokens back, as one that has dropped rows.
+    pub drops_rows: Arc<AtomicBool>,
 }
 
 impl Spy {
@@ -60,6 +63,7 @@ pub struct Fake {
     transcript: Transcript,
     stop: StopFlag,
     spy: Spy,
+    shifts: bool,
 }
 
 impl Fake {
@@ -68,8 +72,14 @@ impl Fake {
         let steps = StepLog::new(vec!["fake".into()], 0);
         let (answer, logits, transcript) = (Box::new(answer), vec![0.0; N_VOCAB], Transcript::default());
         let stop = StopFlag::default();
-        let fake = Self { answer, context_size, logits, steps, transcript, stop, spy: spy.clone() };
+        let fake = Self { answer, context_size, logits, steps, transcript, stop, spy: spy.clone(), shifts: false };
         (Box::new(fake), spy)
+    }
+
+    /// As [`new`](Self::new); a full context goes on without its oldest tokens.
+    pub fn shifting(context_size: usize, answer: impl Fn(&[u32]) -> u32 + Send + 'static) -> (Box<Self>, Spy) {
+        let (fake, spy) = Self::new(context_size, answer);
+        (Box::new(Self { shifts: true, ..*fake }), spy)
     }
 
     /// Says what a table has for the cache's tokens, and fails the test for a cache that should not be.
@@ -89,6 +99,7 @@ impl Fake {
             self.stop.set();
             return Err(EngineError::Stopped { n_processed, n_new: tokens.len() });
         }
+        *self.spy.stop_after.lock().unwrap() = stop_after.map(|n| n - tokens.len());
         self.keep(tokens)
     }
 
@@ -145,6 +156,29 @@ impl TokenModel for Fake {
         Some(self.stop.clone())
     }
 
+    fn shifts_context(&self) -> bool {
+        self.shifts
+    }
+
+    fn make_room(&mut self, tokens: &[TokenId]) -> Result<usize, EngineError> {
+        let mut n_done = 0;
+        while self.shifts && self.n_past() + tokens.len() - n_done > self.context_size {
+            let n_gone = self.n_past().min(self.context_size / 2);
+            self.spy.cache.lock().unwrap().drain(..n_gone);
+            let kept = self.transcript.tokens()[n_gone..].to_vec();
+            self.transcript.truncate(0);
+            self.transcript.extend(&kept, 0);
+            let n_part = (self.context_size - self.n_past()).min(tokens.len() - n_done - 1);
+            let stopped = |n_processed| EngineError::Stopped { n_processed, n_new: tokens.len() };
+            match self.prefill(&tokens[n_done..n_done + n_part]) {
+                Err(EngineError::Stopped { n_processed, .. }) => return Err(stopped(n_done + n_processed)),
+                done => done?,
+            }
+            n_done += n_part;
+        }
+        Ok(n_done)
+    }
+
     fn process(&mut self, tokens: &[TokenId]) -> Result<&[f32], EngineError> {
         self.spy.calls.lock().unwrap().push(Call::Process(raw(tokens)));
         assert!(!tokens.is_empty());
@@ -166,7 +200,11 @@ impl TokenModel for Fake {
 
     fn rewind(&mut self, n_past: usize) -> Result<(), EngineError> {
         self.spy.calls.lock().unwrap().push(Call::Rewind(n_past));
-        assert!(n_past <= self.n_past(), "rewind ahead");
+        let n_valid_kv = self.n_past();
+        assert!(n_past <= n_valid_kv, "rewind ahead");
+        if self.spy.drops_rows.load(Ordering::Relaxed) {
+            return Err(KvError::Rewind { to: n_past, n_past: n_valid_kv, n_valid_kv, why: "" }.into());
+        }
         self.spy.cache.lock().unwrap().truncate(n_past);
         self.transcript.truncate(n_past);
         Ok(())

@@ -5,7 +5,9 @@ use kvmanager::{Eviction, ModeKind, Policy, SeqId};
 
 use super::bundle::{Cut, Form, config};
 use super::run::{engine, ids, truth};
-use crate::{Engine, EngineConfig, EngineError, Executor, ModelHash, SeqTokens, StopFlag, TokenModel, Transcript};
+use crate::{
+    ContextShift, Engine, EngineConfig, EngineError, Executor, ModelHash, SeqTokens, StopFlag, TokenModel, Transcript,
+};
 
 const VARIANTS: &[(usize, usize)] = &[(1, 16), (4, 16), (1, 32), (4, 32)];
 
@@ -71,6 +73,38 @@ fn what_was_processed_before_a_stop_is_kept_and_goes_on() {
             }
         }
     }
+}
+
+/// More than the context holds is processed in parts, between which the oldest tokens go: `n_past` does not tell how many.
+#[test]
+fn a_stop_while_room_is_made_counts_the_tokens_of_all_parts() {
+    let shift = ContextShift { sinks: 2, n_drop: Some(8) };
+    let config = EngineConfig { context_shift: Some(shift), ..config() };
+    let prompt: Vec<u32> = (0..90).map(|i| (i * 17 + 3) % 61).collect();
+    let mut seen = Vec::new();
+    for at in 1.. {
+        let mut engine = engine(Form::plain(VARIANTS), &config);
+        let stop = flag(&engine);
+        engine.executor_mut().stop_at = Some((at, stop.clone()));
+        let Err(error) = engine.make_room(&ids(&prompt)) else { break };
+        let (n, n_new) = is_stopped(&error).unwrap_or_else(|| panic!("{error}"));
+        assert_eq!(n_new, prompt.len());
+        assert_ends_with(&engine.history(), &prompt[..n]);
+
+        stop.clear();
+        let n_more = engine.make_room(&ids(&prompt[n..])).unwrap();
+        engine.process(&ids(&prompt[n + n_more..])).unwrap();
+        assert_ends_with(&engine.history(), &prompt);
+        seen.push(n);
+    }
+    assert!(seen.is_sorted() && seen.iter().any(|n| *n > 64), "{seen:?}");
+}
+
+/// The first two tokens and, behind them, the last ones.
+fn assert_ends_with(history: &[TokenId], tokens: &[u32]) {
+    let n_last = history.len().saturating_sub(2);
+    let kept = [&tokens[..tokens.len().min(2)], &tokens[tokens.len() - n_last..]].concat();
+    assert_eq!(history, ids(&kept), "of {} tokens", tokens.len());
 }
 
 #[test]

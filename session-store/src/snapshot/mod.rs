@@ -50,7 +50,7 @@ pub struct SavedSequence {
 }
 
 /// What a dialog is beside its tokens and its cache. The dialog is sequence 0.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DialogState {
     /// The token that was generated last, if the model has not processed it.
     pub unprocessed: Option<TokenId>,
@@ -60,6 +60,8 @@ pub struct DialogState {
     pub random_state: String,
     /// How far the grammar of the replies has come, if there is one.
     pub grammar: Option<GrammarState>,
+    /// Mirostat's bound of the surprise in bits, where the sampler follows it.
+    pub mirostat_mu: Option<f64>,
 }
 
 /// How far a grammar has come.

@@ -16,6 +16,7 @@
 //! | 12 | what `KeyDiff` drops next in group `index`; may be absent: u64 rows of a head dropped since the scoring, u32 reserved tokens, u32 count, then for each head layer, own head or all ones, head and count (u32 each), and as many rows (u32) |
 //! | 13 | what the scorer has learned, bytes of its own; may be absent |
 //! | 14 | dialog: the grammar of its replies: u64 which, u32 flags (1 ended), then the tokens it has taken, u32 each; may be absent |
+//! | 15 | dialog: mirostat's bound of the surprise in bits, f64; may be absent |
 
 use std::io::{Read, Write};
 
@@ -42,6 +43,7 @@ const ADAPTERS: u32 = 11;
 const SCORED: u32 = 12;
 const SCORER: u32 = 13;
 const GRAMMAR: u32 = 14;
+const MIROSTAT: u32 = 15;
 
 const OPEN: u32 = 1;
 const UNPROCESSED: u32 = 2;
@@ -52,12 +54,14 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut dyn Write) -> std::io::Result
     let sequences: Vec<_> = snapshot.sequences.iter().map(|s| (s.seq, write_sequence(&s.tokens))).collect();
     let dialog = snapshot.dialog.as_ref().map(|d| (write_dialog(d), d.random_state.as_bytes()));
     let grammar = snapshot.dialog.as_ref().and_then(|d| d.grammar.as_ref()).map(write_grammar);
+    let mirostat_mu = snapshot.dialog.as_ref().and_then(|d| d.mirostat_mu).map(f64::to_le_bytes);
     let mut sections: Vec<(Tag, &[u8])> = vec![(Tag::new(MODEL, 0), &snapshot.model.0)];
     sections.extend(sequences.iter().map(|(seq, bytes)| (Tag::new(SEQUENCE, seq.0.into()), bytes.as_slice())));
     if let Some((dialog, random_state)) = &dialog {
         sections.extend([(Tag::new(DIALOG, 0), dialog.as_slice()), (Tag::new(RANDOM_STATE, 0), random_state)]);
     }
     sections.extend(grammar.iter().map(|bytes| (Tag::new(GRAMMAR, 0), bytes.as_slice())));
+    sections.extend(mirostat_mu.iter().map(|bytes| (Tag::new(MIROSTAT, 0), bytes.as_slice())));
     sections.extend([(Tag::new(GROUPS, 0), groups.as_slice()), (Tag::new(GEOMETRY, 0), &geometry)]);
     if !snapshot.user_data.is_empty() {
         sections.push((Tag::new(USER_DATA, 0), &snapshot.user_data));
@@ -91,6 +95,7 @@ struct Parts {
     dialog: Option<DialogState>,
     random_state: Option<String>,
     grammar: Option<GrammarState>,
+    mirostat_mu: Option<f64>,
     user_data: Option<Vec<u8>>,
     bundle: Option<String>,
     adapters: Option<String>,
@@ -116,10 +121,10 @@ pub(super) fn read(source: &mut dyn Read, found: u64) -> Result<Snapshot, ReadEr
             (Some(_), None) => return Err(missing(RANDOM_STATE).into()),
             (None, Some(_)) => return Err(missing(DIALOG).into()),
         }
-        match (&mut dialog, parts.grammar) {
-            (Some(dialog), grammar) => dialog.grammar = grammar,
-            (None, Some(_)) => return Err(missing(DIALOG).into()),
-            (None, None) => {}
+        match &mut dialog {
+            Some(dialog) => (dialog.grammar, dialog.mirostat_mu) = (parts.grammar, parts.mirostat_mu),
+            None if parts.grammar.is_some() || parts.mirostat_mu.is_some() => return Err(missing(DIALOG).into()),
+            None => {}
         }
         Snapshot {
             model,
@@ -180,6 +185,7 @@ impl Parts {
                 once(&mut self.bundle, tag, name)
             }
             GRAMMAR => once(&mut self.grammar, tag, read_grammar(&bytes)?),
+            MIROSTAT => once(&mut self.mirostat_mu, tag, read_mirostat_mu(&bytes)?),
             ADAPTERS => {
                 let text = String::from_utf8(bytes).map_err(|_| Corruption::NotText { what: "LoRA adapters" })?;
                 once(&mut self.adapters, tag, text)
@@ -255,6 +261,14 @@ fn read_grammar(bytes: &[u8]) -> Result<GrammarState, Corruption> {
         tokens.push(TokenId(reader.u32()?));
     }
     Ok(GrammarState { grammar, tokens, ended: flags & ENDED != 0 })
+}
+
+fn read_mirostat_mu(bytes: &[u8]) -> Result<f64, Corruption> {
+    let mut reader = Reader::new(bytes, "bound of mirostat");
+    let bits = reader.u64()?;
+    reader.end()?;
+    let mu = Some(f64::from_bits(bits)).filter(|mu| mu.is_finite());
+    mu.ok_or(Corruption::Number { what: "bound of mirostat", found: bits })
 }
 
 fn write_groups(image: &KvImage) -> Vec<u8> {

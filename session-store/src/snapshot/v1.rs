@@ -96,7 +96,8 @@ fn set_dialog(snapshot: &mut Snapshot, dialog: Dialog) -> Result<(), Corruption>
     let own = snapshot.sequences.iter_mut().filter(|s| s.seq == SeqId(0)).flat_map(|s| &mut s.tokens);
     own.zip(generated).for_each(|(token, generated)| token.generated = generated);
     let unprocessed = dialog.unprocessed.map(TokenId);
-    snapshot.dialog = Some(DialogState { unprocessed, open: dialog.open, random_state: dialog.rng, grammar: None });
+    snapshot.dialog =
+        Some(DialogState { unprocessed, open: dialog.open, random_state: dialog.rng, ..DialogState::default() });
     Ok(())
 }
 
@@ -166,8 +167,12 @@ mod tests {
         };
         let snapshot = json(1, "1,2").unwrap();
         assert_eq!(snapshot.history(), ([5, 6, 7].map(TokenId).to_vec(), vec![false, true, true]));
-        let dialog =
-            DialogState { unprocessed: Some(TokenId(7)), open: true, random_state: "1 2 3".into(), grammar: None };
+        let dialog = DialogState {
+            unprocessed: Some(TokenId(7)),
+            open: true,
+            random_state: "1 2 3".into(),
+            ..DialogState::default()
+        };
         assert_eq!(snapshot.dialog, Some(dialog));
         for runs in ["3,1", "6", "", "18446744073709551615,4"] {
             assert_eq!(json(1, runs).unwrap_err().to_string(), "corrupt snapshot: counts of tokens do not add up");
