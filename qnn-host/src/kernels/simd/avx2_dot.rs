@@ -387,10 +387,10 @@ impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened, {
             let x = |r: usize, quad: usize| self.quad(acts.add((quad * R + r) * 4));
             let zero = [_mm256_setzero_si256(); 2];
             let mut sums = [[zero; G]; R];
-            for r in 0..R {
-                sums[r] = [start(r); G];
-            }
             if FEW == 0 {
+                for r in 0..R {
+                    sums[r] = [start(r); G];
+                }
                 for quad in 0..quads {
                     for g in 0..G {
                         let w = load(g, quad);
@@ -401,19 +401,31 @@ impl_dot!(Avx2, "avx2,fma,f16c", |unit: Avx2| unit, 0, as_they_are, widened, {
                 }
                 return sums;
             }
+            // Decoding is what bounds this: quads are written out, and neither sums nor their starts are added to zeros.
             for first in (0..quads).step_by(FEW) {
                 let mut few = [[zero; G]; R];
-                for quad in first..(first + FEW).min(quads) {
-                    for g in 0..G {
-                        let w = load(g, quad);
-                        for r in 0..R {
-                            few[r][g] = in_order(self.dot_few(few[r][g], w, x(r, quad)));
+                macro_rules! add_quad {
+                    ($($quad:literal)*) => {$(
+                        if $quad < FEW && first + $quad < quads {
+                            for g in 0..G {
+                                let w = load(g, first + $quad);
+                                for r in 0..R {
+                                    few[r][g] = in_order(if $quad == 0 {
+                                        let x = x(r, first);
+                                        [_mm256_maddubs_epi16(w[0], x), _mm256_maddubs_epi16(w[1], x)]
+                                    } else {
+                                        self.dot_few(few[r][g], w, x(r, first + $quad))
+                                    });
+                                }
+                            }
                         }
-                    }
+                    )*};
                 }
+                add_quad!(0 1 2 3 4 5 6 7);
                 for r in 0..R {
+                    let before = if first == 0 { [start(r); G] } else { sums[r] };
                     for g in 0..G {
-                        sums[r][g] = self.end_few(sums[r][g], few[r][g]);
+                        sums[r][g] = self.end_few(before[g], few[r][g]);
                     }
                 }
             }

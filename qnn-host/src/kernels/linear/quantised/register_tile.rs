@@ -1,6 +1,8 @@
 //! A register tile: some rows of `X` times one to three groups of opened weights, added to the products. As many of each as the unit has
 //! registers for.
 
+use std::arch::asm;
+
 use super::super::super::packed::Bits;
 use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, few_quads};
 use super::acts::{Record, less_of_half};
@@ -72,6 +74,14 @@ impl<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usiz
     }
 }
 
+/// The same place, which the compiler takes for another one.
+#[inline(always)]
+fn opaque(mut place: *mut f32) -> *mut f32 {
+    // SAFETY: there are no instructions; the register exists.
+    unsafe { asm!("/* {} */", inout(reg) place, options(nomem, nostack, preserves_flags)) };
+    place
+}
+
 /// `R` rows of a panel times `G` groups, added to the products; blocks have `PARTS` scales per row, 1 or 2, and minima if `LESS`.
 /// Weights are signed if they have 8 `BITS`, and unsigned otherwise.
 ///
@@ -103,6 +113,9 @@ unsafe fn tile<
         }
     }
     for at in 0..t.blocks * PARTS {
+        // Products that are kept in memory are not to be kept in registers as well: AVX2 has too few.
+        let to = if stay || cfg!(not(target_arch = "x86_64")) { t.to } else { opaque(t.to) };
+        let place = |r: usize, g: usize| to.wrapping_add((r * G + g) * GROUP);
         let (block, part) = (at / PARTS, at % PARTS);
         let record = Record::at(t.acts, R, t.block0 + block);
         let opened = t.opened.wrapping_add(block * OPEN_BYTES);
