@@ -3,7 +3,7 @@
 //!
 //! Two kinds of functions:
 //!
-//! * *Row kernels* ([`rms_norm`], [`rope`], [`softmax`], [`quantise_blocks`], [`elementwise`], [`convert`], [`copy`]) are safe, run on the
+//! * *Row kernels* ([`rms_norm`], [`rope`], [`softmax`], [`quantise_blocks`], [`elementwise`], [`convert`], [`transpose`]) are safe, run on the
 //!   calling thread and work on slices. A run shares them out by giving each thread its rows (`Worker::share`).
 //! * *Team kernels* ([`linear`], [`attention`]) are called by **every** thread of a run with the **same** arguments; they
 //!   divide the work among themselves, may meet at barriers inside, and return when the own part is done. Results may
@@ -20,7 +20,6 @@
 pub mod attention;
 pub(crate) mod block_values;
 pub mod convert;
-pub mod copy;
 pub mod elementwise;
 mod first_cache;
 mod float;
@@ -42,6 +41,7 @@ mod softmax;
 mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
+mod transpose;
 pub(crate) mod unpack;
 
 pub use float::{Float, Floats, FloatsMut};
@@ -53,3 +53,4 @@ pub use quantise_blocks::{BlockRule, SCALE_BYTES, quantise_blocks};
 pub use rope::{Rope, rope};
 pub use shared::SharedMut;
 pub use softmax::softmax;
+pub use transpose::transpose;

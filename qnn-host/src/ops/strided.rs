@@ -1,7 +1,7 @@
 //! The step of transpositions, slices and repetitions: a walk over the input by strides.
 
 use crate::graph::walk::{Run, Walk};
-use crate::kernels::{FloatsMut, copy};
+use crate::kernels::{FloatsMut, transpose};
 use crate::step::{Fault, Fill, Lane32, RunContext, Src};
 
 /// `out[i] = x[walk(i)]`.
@@ -58,7 +58,7 @@ impl Columns {
             1 => out.copy_from_slice(&x[start as usize..start as usize + len]),
             _ if self.count > 1 => {
                 let x = &x[start as usize..];
-                copy::transpose(cx.isa, x, step as usize, len, self.count, FloatsMut::f32(out), len);
+                transpose(cx.isa, x, step as usize, len, self.count, FloatsMut::f32(out), len);
             }
             _ => out.iter_mut().enumerate().for_each(|(i, o)| *o = x[(start + i as isize * step) as usize]),
         }

@@ -1,4 +1,4 @@
-//! Moving numbers between layouts: transposing, and splitting a row into heads, with conversion on the way.
+//! Transposing numbers, with conversion on the way.
 //!
 //! *Shapes*: row-major, f32 in, any [`FloatsMut`] type out; strides count elements.
 
@@ -15,43 +15,12 @@ simd_fn! {
     pub fn transpose(x: &[f32], x_stride: usize, rows: usize, cols: usize, y: FloatsMut<'_>, y_stride: usize) = transpose_body
 }
 
-simd_fn! {
-    /// `y[r] = x[r]` for `rows` rows of `cols` numbers; strides from row to row in elements.
-    ///
-    /// # Panics
-    /// When an operand is too short.
-    pub fn copy_rows(x: &[f32], x_stride: usize, rows: usize, cols: usize, y: FloatsMut<'_>, y_stride: usize) = rows_body
-}
-
 /// Rows whose part of a column is written at once: a cache line or more of any type.
 const STRIP_ROWS: usize = 64;
 
 /// Elements that `rows` rows of `cols` at a stride reach over.
 fn reach(rows: usize, cols: usize, stride: usize) -> usize {
     if rows == 0 || cols == 0 { 0 } else { (rows - 1) * stride + cols }
-}
-
-#[inline(always)]
-fn rows_body<S: Simd>(
-    s: S,
-    x: &[f32],
-    x_stride: usize,
-    rows: usize,
-    cols: usize,
-    mut y: FloatsMut<'_>,
-    y_stride: usize,
-) {
-    assert!(reach(rows, cols, x_stride) <= x.len(), "rows reach past the operand");
-    assert!(reach(rows, cols, y_stride) <= y.len(), "rows reach past the result");
-    with_elem!(y.ty(), E => {
-        for r in 0..rows {
-            // SAFETY: row `r` of `cols` elements lies inside both, as asserted.
-            unsafe {
-                let (x, y) = (x.as_ptr().add(r * x_stride), y.ptr_mut::<E>().add(r * y_stride));
-                convert::move_all::<S, f32, E>(s, x, y, cols);
-            }
-        }
-    });
 }
 
 #[inline(always)]
@@ -153,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn transposing_and_copying_move_every_number(
+        fn transposing_moves_every_number(
             rows in 0usize..150, cols in 0usize..40, gap in 0usize..3, ty in 0usize..3, shift in 0usize..2, seed: u64,
         ) {
             let ty = Float::ALL[ty];
@@ -174,12 +143,6 @@ mod tests {
                 for gap in (0..cols).flat_map(|c| c * y_stride + rows..(c + 1) * y_stride) {
                     let at = shift + gap * ty.size_bytes();
                     prop_assert_eq!(bytes[at], 0xAA, "gap {} on {}", gap, isa.name());
-                }
-                let mut bytes = vec![0xAA; shift + rows * x_stride * ty.size_bytes()];
-                copy_rows(isa, &x, x_stride, rows, cols, FloatsMut::new(&mut bytes[shift..], ty), x_stride);
-                let y = super::super::Floats::new(&bytes[shift..], ty);
-                for at in (0..rows).flat_map(|r| r * x_stride..r * x_stride + cols) {
-                    prop_assert_eq!(y.get(at), stored[at]);
                 }
             }
         }
