@@ -73,7 +73,7 @@ fn a_log_filter_that_is_none_is_named_and_ignored() {
     };
     let plain = plan("");
     assert_eq!((code(&plain), stderr(&plain)), (0, ""));
-    for filter in ["loud=", "engine=loud", "a=b=c"] {
+    for filter in ["engine=loud", "a=b=c"] {
         let output = plan(filter);
         assert_eq!((code(&output), stdout(&output)), (0, stdout(&plain)), "{filter}");
         let warning = format!("warning: `GENIE_LOG={filter}` is no filter (");
