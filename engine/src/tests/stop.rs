@@ -85,6 +85,7 @@ fn a_stop_while_room_is_made_counts_the_tokens_of_all_parts() {
     for at in 1.. {
         let mut engine = engine(Form::plain(VARIANTS), &config);
         let stop = flag(&engine);
+        engine.executor_mut().keys_turn = true;
         engine.executor_mut().stop_at = Some((at, stop.clone()));
         let Err(error) = engine.make_room(&ids(&prompt)) else { break };
         let (n, n_new) = is_stopped(&error).unwrap_or_else(|| panic!("{error}"));
