@@ -75,6 +75,7 @@ impl<const R: usize, const G: usize, const BLOCK_SCALES: bool, const PARTS: usiz
 }
 
 /// The same place, which the compiler takes for another one.
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "there are no instructions that could follow it")]
 #[inline(always)]
 fn opaque(mut place: *mut f32) -> *mut f32 {
     // SAFETY: there are no instructions; the register exists.
