@@ -90,12 +90,12 @@ fn a_stop_while_room_is_made_counts_the_tokens_of_all_parts() {
         let Err(error) = engine.make_room(&ids(&prompt)) else { break };
         let (n, n_new) = is_stopped(&error).unwrap_or_else(|| panic!("{error}"));
         assert_eq!(n_new, prompt.len());
-        assert_ends_with(&engine.history(), &prompt[..n]);
+        assert_ends_with(engine.history(), &prompt[..n]);
 
         stop.clear();
         let n_more = engine.make_room(&ids(&prompt[n..])).unwrap();
         engine.process(&ids(&prompt[n + n_more..])).unwrap();
-        assert_ends_with(&engine.history(), &prompt);
+        assert_ends_with(engine.history(), &prompt);
         seen.push(n);
     }
     assert!(seen.is_sorted() && seen.iter().any(|n| *n > 32), "{seen:?}");
