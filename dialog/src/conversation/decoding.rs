@@ -112,7 +112,9 @@ impl Decoding<'_> {
         // The last token of the reply before was observed when it was drawn.
         self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
         let n_done = match self.model.make_room(&input) {
-            Err(EngineError::Stopped { n_processed, .. }) => return Ok(Some(self.stopped_in_input(n_processed, None))),
+            Err(EngineError::Stopped { n_processed, .. }) => {
+                return Ok(Some(self.stopped_in_input(n_processed, self.model.n_past())));
+            }
             done => done?,
         };
         let (input, n_past) = (&input[n_done..], self.model.n_past());
@@ -131,10 +133,7 @@ impl Decoding<'_> {
             (None, None) => self.model.process(input).map(|logits| drawn.draw(&mut self.reply, place, logits)),
         };
         match done {
-            Err(EngineError::Stopped { .. }) => {
-                let n_processed = n_done + self.model.n_past().saturating_sub(n_past);
-                return Ok(Some(self.stopped_in_input(n_processed, (n_done == 0).then_some(n_past))));
-            }
+            Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_done, n_past))),
             done => done?,
         }
         self.reply.began_to_reply();
@@ -299,7 +298,9 @@ impl Decoding<'_> {
             self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
         }
         let n_done = match self.model.make_room(&input) {
-            Err(EngineError::Stopped { n_processed, .. }) => return Ok(Err(self.stopped_in_input(n_processed, None))),
+            Err(EngineError::Stopped { n_processed, .. }) => {
+                return Ok(Err(self.stopped_in_input(n_processed, self.model.n_past())));
+            }
             done => done?,
         };
         let n_past = self.model.n_past();
@@ -311,10 +312,7 @@ impl Decoding<'_> {
             None => self.model.process(&input[n_done..]).map(<[f32]>::to_vec),
         };
         let logits = match done {
-            Err(EngineError::Stopped { .. }) => {
-                let n_processed = n_done + self.model.n_past().saturating_sub(n_past);
-                return Ok(Err(self.stopped_in_input(n_processed, (n_done == 0).then_some(n_past))));
-            }
+            Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_done, n_past))),
             done => done?,
         };
         if self.unprocessed.take().is_some() && n_done == 0 {
@@ -335,12 +333,13 @@ impl Decoding<'_> {
         StopReason::Aborted
     }
 
-    /// The model was stopped within the input: the tokens that it has processed stay. `begins_at`: where the input stands in the
-    /// history, unless that was moved meanwhile.
-    fn stopped_in_input(&mut self, n_processed: usize, begins_at: Option<usize>) -> StopReason {
+    /// The model was stopped within the input, of which `n_done` tokens were processed while room was made and the rest began at
+    /// `n_past`: what it has processed stays.
+    fn stopped_in_input(&mut self, n_done: usize, n_past: usize) -> StopReason {
+        let n_processed = n_done + self.model.n_past().saturating_sub(n_past);
         self.reply.query.keep_input(n_processed);
-        if n_processed > 0 && self.unprocessed.take().is_some() {
-            begins_at.into_iter().for_each(|index| self.model.mark_generated(index));
+        if n_processed > 0 && self.unprocessed.take().is_some() && n_done == 0 {
+            self.model.mark_generated(n_past);
         }
         self.relearn_history();
         self.aborted()
