@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use common::*;
 use dialog::config::ContextSettings;
+use dialog::sampler::TokenPenalty;
 use dialog::{Dialog, DialogConfig, DialogError, SamplerSettings, SentenceCode, Signal, StopReason};
 use engine::Overflow;
 use genie_types::TokenId;
@@ -293,6 +294,22 @@ fn a_failed_query_leaves_a_dialog_that_can_go_on() {
         dialog.control().set_max_num_tokens(Some(1));
         assert_eq!(raw(&ask(&mut dialog, &[3], Complete).0.input), [257, 256, 3]);
     }
+}
+
+/// Penalties look at what the model has, not at a prompt that it could not process.
+#[test]
+fn the_sampler_forgets_the_prompt_of_a_failed_query() {
+    let penalty = TokenPenalty { last_n: 64, presence: 100.0, ..TokenPenalty::default() };
+    // Of its logits the one of 20 is drawn, unless it is lowered.
+    let settings = SamplerSettings::default().with_seed(Some(42)).with_penalty(penalty).unwrap();
+    let (model, spy) = Fake::new(64, |_| 7);
+    let mut dialog = Dialog::from_parts(context(), settings, tokenizer(), model);
+    dialog.control().set_max_num_tokens(Some(1));
+    spy.fail.store(1, Ordering::Relaxed);
+    dialog.token_query(&ids([7]), Complete, |_| panic!("no chunk")).unwrap_err();
+    assert_eq!(ask(&mut dialog, &[1], Complete).1.tokens(), [7]);
+    // Now it has it.
+    assert_ne!(ask(&mut dialog, &[1], Complete).1.tokens(), [7]);
 }
 
 #[test]

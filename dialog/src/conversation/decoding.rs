@@ -107,39 +107,6 @@ impl Decoding<'_> {
         self.apply(n_past, 1, drawn)
     }
 
-    fn start(&mut self) -> Result<Option<StopReason>, DialogError> {
-        let input = std::mem::take(&mut self.reply.query.plan.input);
-        // The last token of the reply before was observed when it was drawn.
-        self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
-        let n_done = match self.model.make_room(&input) {
-            Err(EngineError::Stopped { n_processed, .. }) => {
-                return Ok(Some(self.stopped_in_input(n_processed, self.model.n_past())));
-            }
-            done => done?,
-        };
-        let (input, n_past) = (&input[n_done..], self.model.n_past());
-        let cache = self.prefix_cache.filter(|_| n_past == 0);
-        let (place, mut drawn) = (n_past + input.len(), Drawn::default());
-        let replay = self.reply.query.plan.replay.take();
-        let done = match (replay, cache) {
-            (Some(token), _) => {
-                drawn.deliver(&mut self.reply, place, token);
-                Ok(())
-            }
-            (None, Some(cache)) => cache.process(self.model, input).map(|logits| {
-                self.reply.query.kpis.n_restored = logits.n_restored;
-                drawn.draw(&mut self.reply, place, &logits.value);
-            }),
-            (None, None) => self.model.process(input).map(|logits| drawn.draw(&mut self.reply, place, logits)),
-        };
-        match done {
-            Err(EngineError::Stopped { .. }) => return Ok(Some(self.stopped_in_input(n_done, n_past))),
-            done => done?,
-        }
-        self.reply.began_to_reply();
-        self.apply(n_past, usize::from(self.unprocessed.is_some() && n_done == 0), drawn)
-    }
-
     /// Processes the token delivered last and a draft of what follows in one go. Delivers the tokens that the sampler draws
     /// from their logits, up to and with the first that differs from the draft: the reply is the same as with
     /// [`advance`](Self::advance), token by token and draw by draw. A draft that does not fit is cut; before the first
@@ -286,42 +253,6 @@ impl Decoding<'_> {
         lane.following(self.reply.grammar.as_deref().cloned().map(Box::new))
     }
 
-    /// Processes the input of the query and returns the logits of its last token, or why it was stopped.
-    pub(crate) fn process_input(&mut self) -> Result<Result<Vec<f32>, StopReason>, DialogError> {
-        let mut input = std::mem::take(&mut self.reply.query.plan.input);
-        if input.is_empty() && self.reply.query.plan.replay.take().is_some() {
-            // The reply was known, but its logits are not.
-            let last = self.model.n_past().saturating_sub(1);
-            input.extend(self.model.transcript().tokens().get(last));
-            self.rewind(last)?;
-        } else {
-            self.reply.sampler.observe(&input[usize::from(self.unprocessed.is_some()).min(input.len())..]);
-        }
-        let n_done = match self.model.make_room(&input) {
-            Err(EngineError::Stopped { n_processed, .. }) => {
-                return Ok(Err(self.stopped_in_input(n_processed, self.model.n_past())));
-            }
-            done => done?,
-        };
-        let n_past = self.model.n_past();
-        let done = match self.prefix_cache.filter(|_| n_past == 0) {
-            Some(cache) => cache.process(self.model, &input[n_done..]).map(|logits| {
-                self.reply.query.kpis.n_restored = logits.n_restored;
-                logits.value
-            }),
-            None => self.model.process(&input[n_done..]).map(<[f32]>::to_vec),
-        };
-        let logits = match done {
-            Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_done, n_past))),
-            done => done?,
-        };
-        if self.unprocessed.take().is_some() && n_done == 0 {
-            self.model.mark_generated(n_past);
-        }
-        self.reply.began_to_reply();
-        Ok(Ok(logits))
-    }
-
     /// Most tokens of this reply.
     pub(super) fn max_tokens(&self) -> usize {
         self.control.max_num_tokens().min(self.reply.query.max_tokens)
@@ -331,18 +262,6 @@ impl Decoding<'_> {
     pub(super) fn aborted(&self) -> StopReason {
         self.control.take();
         StopReason::Aborted
-    }
-
-    /// The model was stopped within the input, of which `n_done` tokens were processed while room was made and the rest began at
-    /// `n_past`: what it has processed stays.
-    fn stopped_in_input(&mut self, n_done: usize, n_past: usize) -> StopReason {
-        let n_processed = n_done + self.model.n_past().saturating_sub(n_past);
-        self.reply.query.keep_input(n_processed);
-        if n_processed > 0 && self.unprocessed.take().is_some() && n_done == 0 {
-            self.model.mark_generated(n_past);
-        }
-        self.relearn_history();
-        self.aborted()
     }
 
     /// Brings the model to what was drawn after a call at `n_past`, whose first `n_generated` tokens are of the reply: a
@@ -395,8 +314,7 @@ fn keep_what_holds(
     tokens: &[TokenId],
     take: &mut dyn FnMut(usize, &[f32]) -> usize,
 ) -> Result<(), EngineError> {
-    let row = |(at, token): (usize, &TokenId)| TreeRow::new(*token, at.checked_sub(1));
-    let rows: Vec<TreeRow> = tokens.iter().enumerate().map(row).collect();
+    let rows: Vec<TreeRow> = TreeRow::chain(tokens).collect();
     let ran = sequences.process_tree(SeqId(0), &rows, &mut |logits| {
         let n_kept = logits.iter().enumerate().fold(0, |_, (row, logits)| take(row, logits));
         (0..n_kept).collect()
@@ -458,7 +376,7 @@ impl Drawn {
         self.over.is_some()
     }
 
-    fn deliver(&mut self, reply: &mut ReplyWriter<'_>, place: usize, token: TokenId) {
+    pub(super) fn deliver(&mut self, reply: &mut ReplyWriter<'_>, place: usize, token: TokenId) {
         self.last = Some((place, token));
         self.processed = None;
         self.over = reply.deliver(place, token).transpose();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Admission, ContextLimit, EngineError, Overflow, PrefixCache, TokenModel};
+use engine::{Admission, ContextLimit, Overflow, PrefixCache, TokenModel};
 use genie_types::TokenId;
 use grammar::{Constraint, Grammar, Vocabulary};
 
@@ -338,10 +338,12 @@ impl Dialog {
         (kind, Decoding { model, second, unprocessed, prefix_cache, control, limit, reply })
     }
 
-    /// After a failure: what the model holds stays, a token that it has not processed is forgotten.
+    /// After a failure: what the model holds stays, a token that it has not processed is forgotten, by the
+    /// sampler too.
     pub(super) fn abandon_query(&mut self) {
         self.open = false;
         self.unprocessed = None;
+        self.sampler.relearn(History::new(self.model.transcript(), None).tokens());
         self.model.forget_unreached_grids();
     }
 
@@ -386,35 +388,7 @@ impl Dialog {
         if code == SentenceCode::Resume {
             self.paused = Some(query.reply_text.clone());
         }
-        let mut stop = None;
-        if !query.input.is_empty() {
-            let made = self.model.make_room(&query.input);
-            let n_done = match &made {
-                Ok(n) | Err(EngineError::Stopped { n_processed: n, .. }) => *n,
-                Err(_) => 0,
-            };
-            let before = self.n_past();
-            let done = match (made, &self.prefix_cache) {
-                (Err(e), _) => Err(e),
-                (Ok(_), Some(cache)) => cache
-                    .prefill(&mut *self.model, &query.input[n_done..])
-                    .map(|prefilled| query.kpis.n_restored = prefilled.n_restored),
-                (Ok(_), None) => self.model.prefill(&query.input[n_done..]),
-            };
-            match done {
-                Err(EngineError::Stopped { .. }) => {
-                    self.control.take();
-                    stop = Some(StopReason::Aborted);
-                }
-                done => done?,
-            }
-            let n_drawn = usize::from(self.unprocessed.is_some());
-            query.keep_input(n_done + self.n_past().saturating_sub(before));
-            self.sampler.observe(&query.input[n_drawn.min(query.input.len())..]);
-            if !query.input.is_empty() && self.unprocessed.take().is_some() && n_done == 0 {
-                self.model.mark_generated(before);
-            }
-        }
+        let stop = self.decoding(query).1.prefill_input()?;
         self.unprocessed = query.plan.replay.take().or(self.unprocessed);
         self.open = stop.is_none() && matches!(code, SentenceCode::Begin | SentenceCode::Continue);
         if stop.is_none() {

@@ -22,6 +22,7 @@ mod going_back;
 mod hand_over;
 mod harmony;
 mod history;
+mod input;
 mod jump;
 mod kind_turns;
 pub(crate) mod lanes;
