@@ -33,6 +33,11 @@ impl TreeRow {
         Self { token, parent, also: None, logits: true }
     }
 
+    /// Tokens that follow each other, as rows that give logits.
+    pub fn chain(tokens: &[TokenId]) -> impl Iterator<Item = Self> {
+        tokens.iter().enumerate().map(|(at, token)| Self::new(*token, at.checked_sub(1)))
+    }
+
     /// The same; it also sees the rows of another sequence.
     #[must_use]
     pub const fn seeing(self, also: SeqId) -> Self {

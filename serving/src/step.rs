@@ -60,11 +60,8 @@ impl StepRows {
             return tree.rows().to_vec();
         }
         let last = self.tokens.len() - 1;
-        let row = |(place, &token): (usize, &TokenId)| TreeRow {
-            logits: self.wants(place, last),
-            ..TreeRow::new(token, place.checked_sub(1))
-        };
-        self.tokens.iter().enumerate().map(row).collect()
+        let chain = TreeRow::chain(&self.tokens).enumerate();
+        chain.map(|(place, row)| TreeRow { logits: self.wants(place, last), ..row }).collect()
     }
 
     fn wants(&self, place: usize, last: usize) -> bool {
