@@ -132,3 +132,18 @@ fn a_damaged_snapshot_is_refused_and_says_whether_genies_files_are_whole() {
     let read = read_session(dir.path(), &schema(&ours), &[]).unwrap();
     assert_eq!((read.snapshot.history(), read.format), (ours.history(), SaveFormat::Genie), "as the hint has it");
 }
+
+/// A sampler with such a bound would draw the likeliest token for ever, or refuse all.
+#[test]
+fn a_bound_of_mirostat_that_is_no_number_is_refused() {
+    let mut snapshot = dialog(&[9, 8, 7]);
+    let mut saved = |mu: f64| {
+        snapshot.dialog.as_mut().unwrap().mirostat_mu = Some(mu);
+        Snapshot::from_bytes(&snapshot.to_bytes()).map(|read| read.dialog.unwrap().mirostat_mu)
+    };
+    assert_eq!(saved(-3.25).unwrap(), Some(-3.25));
+    for mu in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let why = saved(mu).unwrap_err().to_string();
+        assert!(why.contains("bound of mirostat"), "{mu}: {why}");
+    }
+}
