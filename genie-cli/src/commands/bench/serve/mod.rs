@@ -75,7 +75,7 @@ pub struct ServeArgs {
     /// Write the first trace, to be replayed: as it was, whether clients waited or not.
     #[arg(long, requires = "serve", value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Draw what each step did, as an SVG: a lane for each request, a strip of rates, for each policy.
+    /// Draw what each step of the first trace did, as an SVG: a lane for each request, a strip of rates, for each policy.
     #[arg(long, requires = "serve", value_name = "FILE")]
     pub picture: Option<PathBuf>,
 }
@@ -109,8 +109,8 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
     for (number, (seed, trace)) in traces.iter().enumerate() {
         let mut first = Vec::new();
         for &policy in &args.policies {
-            // The reader of the results has left, and no picture is wanted either.
-            if !printer.has_reader() && args.picture.is_none() {
+            // The reader of the results has left, and no picture is wanted of them either.
+            if !printer.has_reader() && (args.picture.is_none() || number > 0) {
                 return Ok(ExitStatus::Done);
             }
             scheduler.set_options(options(args, &of_config, policy, &times))?;
@@ -139,9 +139,9 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
                 pictures.push((summary, seen, steps));
             }
         }
-    }
-    if let Some(path) = &args.picture {
-        outfile::write("--picture", path, &picture::svg(&pictures))?;
+        if let Some(path) = args.picture.as_ref().filter(|_| number == 0) {
+            outfile::write("--picture", path, &picture::svg(&std::mem::take(&mut pictures)))?;
+        }
     }
     Ok(ExitStatus::Done)
 }
