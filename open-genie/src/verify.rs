@@ -6,6 +6,7 @@
 //! *Fused graphs* have no other reference in the bundle than themselves: a request alone against one in company. What both have wrong alike is
 //! found by comparing with plain graphs of the same model.
 
+use dialog::sampler::most_likely;
 use engine::{Engine, SeqId, SeqTokens, SequenceModel, TokenModel};
 use genie_types::{Dtype, TokenId};
 use serde::Serialize;
@@ -139,7 +140,7 @@ impl PairModel {
         // The other prompt's rows of logits, by the tokens up to them.
         let mut beside: Vec<(usize, Vec<f32>)> = Vec::new();
         while cached.len() < n {
-            let token = argmax(&cached[cached.len() - 1]);
+            let token = most_likely(&cached[cached.len() - 1]);
             tokens.push(token);
             let at = runner.n_past_of(SeqId(1));
             let chunk = (cached.len() % 5 + 1).min(limit - at);
@@ -221,7 +222,7 @@ fn verify(
     engine.clear_steps();
     let mut cached = vec![engine.process(&tokens)?.to_vec()];
     while cached.len() < n {
-        let token = argmax(&cached[cached.len() - 1]);
+        let token = most_likely(&cached[cached.len() - 1]);
         tokens.push(token);
         cached.push(engine.process(&[token])?.to_vec());
     }
@@ -254,7 +255,7 @@ impl Verification {
         let largest = whole.iter().fold(f32::MIN_POSITIVE, |m, x| m.max(x.abs()));
         let difference = row.iter().zip(whole).fold(0.0f32, |m, (a, b)| m.max((a - b).abs())) / largest;
         self.max_relative_difference = self.max_relative_difference.max(difference);
-        let (ours, theirs) = (argmax(row), argmax(whole));
+        let (ours, theirs) = (most_likely(row), most_likely(whole));
         if ours != theirs {
             let margin = (whole[theirs.0 as usize] - whole[ours.0 as usize]) / largest;
             if margin <= tolerance {
@@ -287,15 +288,4 @@ fn pseudo_random(length: usize, vocab: usize) -> Vec<TokenId> {
         TokenId((state % vocab as u64) as u32)
     };
     (0..length).map(|_| next()).collect()
-}
-
-/// The most likely token; the lowest id if several are.
-fn argmax(logits: &[f32]) -> TokenId {
-    let mut best = 0;
-    for (i, x) in logits.iter().enumerate() {
-        if *x > logits[best] {
-            best = i;
-        }
-    }
-    TokenId(best as u32)
 }

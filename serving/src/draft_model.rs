@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 
 use dialog::kinds::VocabularyMap;
+use dialog::sampler::most_likely;
 use engine::{EngineError, LogitsRequest, SeqId, SeqRows, SequenceModel, TokenModel};
 use genie_types::TokenId;
 
@@ -154,10 +155,10 @@ impl DraftModel {
                 .collect();
             let mut next = vec![None; rows.len()];
             model.process_mixed(&rows, &mut |input, _, row| {
-                next[input] = match map {
-                    Some(map) => likeliest(&map.row(row, n_vocab)),
-                    None => likeliest(&row[..row.len().min(n_vocab)]),
-                };
+                next[input] = Some(match map {
+                    Some(map) => most_likely(&map.row(row, n_vocab)),
+                    None => most_likely(&row[..row.len().min(n_vocab)]),
+                });
             })?;
             let drawn = ready.iter().zip(next).filter_map(|(&(at, _), token)| Some((at, token?)));
             ready = drawn
@@ -177,11 +178,6 @@ fn in_its_ids<'a>(map: Option<&VocabularyMap>, history: &'a [TokenId]) -> Option
     let Some(map) = map else { return Some(history.into()) };
     map.draft_id(*history.last()?)?;
     Some(map.draft_ids(history).into())
-}
-
-fn likeliest(row: &[f32]) -> Option<TokenId> {
-    let at = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]).then(b.cmp(&a)))?;
-    u32::try_from(at).ok().map(TokenId)
 }
 
 /// Forgets what the sequence has that the tokens do not begin with, and their last one; returns how much is left.

@@ -33,6 +33,7 @@
 //!
 //! *Source*: measured on libGenie 1.21 over its own logits (dialog/tests/sampler_draws.rs, conformance/tests/sampler_htp.rs).
 
+mod argmax;
 mod chain;
 mod chances;
 mod cpp_select;
@@ -46,6 +47,7 @@ mod settings;
 mod stages;
 mod window;
 
+pub use argmax::most_likely;
 pub use chain::{Chain, Dry, DynamicTemp, Mirostat, MirostatVersion, OrderError, Stage, Xtc};
 pub use chances::Chances;
 pub use custom::SamplerCallback;
@@ -56,6 +58,7 @@ pub use rng::{Mt19937, RngStateError};
 pub use settings::{SamplerRules, SamplerSettings, SettingsError, TokenPenalty};
 pub use window::Window;
 
+use argmax::check;
 use genie_types::TokenId;
 
 /// Why no token could be drawn from a row of logits.
@@ -489,36 +492,6 @@ fn draw(scratch: &mut filter::Scratch, settings: &SamplerSettings, row: &[f32], 
     }
     scratch.keep_top_p(settings.top_p());
     if evenly { scratch.draw_evenly(u) } else { scratch.draw(settings.temp(), u) }
-}
-
-/// Refuses rows that have no meaningful maximum; gives the argmax, lowest id first.
-/// The token with the largest logit; ties go to the lowest id. For logits that a model has checked.
-pub(crate) fn most_likely(logits: &[f32]) -> TokenId {
-    let larger = |best: (usize, f32), (id, &logit): (usize, &f32)| if logit > best.1 { (id, logit) } else { best };
-    TokenId(logits.iter().enumerate().fold((0, f32::NEG_INFINITY), larger).0 as u32)
-}
-
-fn check(logits: &[f32]) -> Result<TokenId, SamplerError> {
-    let mut best: Option<(usize, f32)> = None;
-    let mut bad: Option<(usize, f32)> = None;
-    let mut n_bad = 0;
-    for (id, &l) in logits.iter().enumerate() {
-        if l.is_nan() || l == f32::INFINITY {
-            bad.get_or_insert((id, l));
-            n_bad += 1;
-        } else if best.is_none_or(|(_, b)| l > b) {
-            best = Some((id, l));
-        }
-    }
-    let n_vocab = logits.len();
-    if let Some((token, value)) = bad {
-        return Err(SamplerError::NotFinite { token, value, n_bad, n_vocab });
-    }
-    match best {
-        None => Err(SamplerError::Empty),
-        Some((_, f32::NEG_INFINITY)) => Err(SamplerError::AllMasked { n_vocab }),
-        Some((id, _)) => Ok(TokenId(id as u32)),
-    }
 }
 
 /// A random seed. The standard library's hasher keys come from the operating system.

@@ -10,6 +10,7 @@ use engine::{Engine, GraphProfile, TokenModel};
 use explain::{CacheType, Operations, Shape, StepColumn, tokens};
 use genie_types::{TokenId, Variant};
 use indicatif::ProgressBar;
+use open_genie::sampler::most_likely;
 use open_genie::{Model, Naive};
 use qnn_api::ProfileLevel;
 use qnn_host::roofline::{Limits, ReadMemory};
@@ -44,11 +45,6 @@ pub struct Sides<'a> {
     pub prompt: Vec<TokenId>,
 }
 
-pub(super) fn argmax(logits: &[f32]) -> TokenId {
-    let best = |best: usize, (i, x): (usize, &f32)| if *x > logits[best] { i } else { best };
-    TokenId(logits.iter().enumerate().fold(0, best) as u32)
-}
-
 fn spread(mut seconds: Vec<f64>) -> [f64; 3] {
     seconds.sort_by(f64::total_cmp);
     let at = |i: usize| seconds.get(i).copied().unwrap_or(0.0);
@@ -72,7 +68,7 @@ impl Sides<'_> {
         for step in 1..=n {
             let whole = self.naive.logits(&naive)?;
             let difference = row.iter().zip(whole).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
-            let (ours, theirs) = (argmax(&row), argmax(whole));
+            let (ours, theirs) = (most_likely(&row), most_likely(whole));
             steps.push(EqualStep {
                 step,
                 naive: (theirs.0, text(theirs)),

@@ -4,10 +4,9 @@ use anyhow::Result;
 use engine::TokenModel;
 use genie_types::TokenId;
 use kvmanager::ModeKind;
+use open_genie::sampler::most_likely;
 use open_genie::{Bundle, Options};
 use serde::Serialize;
-
-use super::gather::argmax;
 
 /// Modes of caches whose rows lie in lines; tiles are of the Hexagon matrix unit alone.
 const MODES: [ModeKind; 3] = [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT];
@@ -66,7 +65,7 @@ fn fill(bundle: &Bundle, options: &Options, mode: ModeKind, prompt: &[TokenId], 
         }
         let rows_before = engine.n_past();
         let before = engine.moved_bytes()?;
-        let next = argmax(engine.process(&input)?);
+        let next = most_likely(engine.process(&input)?);
         let after = engine.moved_bytes()?;
         let single = engine.layout().variants.iter().filter(|variant| variant.ar().get() == 1);
         let pasts = single.map(|variant| variant.cl().get() - 1).filter(|&past| past >= engine.n_past());
