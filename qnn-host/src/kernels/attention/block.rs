@@ -164,30 +164,36 @@ impl<'a> Block<'a> {
             let mut runs = mask::Runs::new(&classes[a..b], len, COLS).peekable();
             while let Some(run) = runs.next() {
                 let at = start + run.first;
-                let follows = runs.peek().filter(|next| next.first == run.first + run.count);
-                let next = follows.map_or(0, |next| next.count);
+                let next = runs.peek().map_or([0, 0], |next| [start + next.first, next.count]);
                 // SAFETY: the run lies inside the span; the caller's promise.
-                unsafe { self.absorb(s, span, [at, run.count, next], run.mixed.then_some(column + at)) };
+                unsafe { self.absorb(s, span, [at, run.count], next, run.mixed.then_some(column + at)) };
             }
             first += stretches;
             column += span.len;
         }
     }
 
-    /// Adds columns `at .. at + count` of a span, `count <= COLS`, behind which `next` more will follow; adds the mask from
-    /// column `masked` on, if given.
+    /// Adds columns `at .. at + count` of a span, `count <= COLS`; those of `next`, their first and their count, are asked for meanwhile.
+    /// Adds the mask from column `masked` on, if given.
     ///
     /// # Safety
     /// The invariant; the columns exist.
     #[inline(always)]
-    unsafe fn absorb<S: Simd>(&self, s: S, span: &Span<'_>, [at, count, next]: [usize; 3], masked: Option<usize>) {
+    unsafe fn absorb<S: Simd>(
+        &self,
+        s: S,
+        span: &Span<'_>,
+        [at, count]: [usize; 2],
+        [next_at, next]: [usize; 2],
+        masked: Option<usize>,
+    ) {
         let (dim, Span { keys, values, len }) = (self.job.dim, span);
         let head = self.at.kv_head * dim * len;
         let values_ahead = Ahead::new(values.place(head + at * dim), 0, 1, count * dim * values.size_bytes());
         let keys_ahead = if self.job.keys_by_row {
-            Ahead::new(keys.place(head + (at + count) * dim), 0, 1, next * dim * keys.size_bytes())
+            Ahead::new(keys.place(head + next_at * dim), 0, 1, next * dim * keys.size_bytes())
         } else {
-            let (key, stride) = (keys.place(head + at + count), len * keys.size_bytes());
+            let (key, stride) = (keys.place(head + next_at), len * keys.size_bytes());
             Ahead::new(key, stride, dim, next * keys.size_bytes())
         };
         // SAFETY: head `kv_head` of the span begins at `head`; the columns exist, and `count <= COLS` scores of each query.

@@ -58,6 +58,11 @@ impl<R: Source> Scores<'_, R> {
                 }
                 j += wide::<S>() * S::LANES;
             }
+            // A page of a cache of several sequences is two vectors of the widest unit: twice as many sums that do not wait for each other.
+            if S::MANY_REGISTERS && j + 2 * S::LANES <= self.count {
+                self.tile::<S, Q, 2>(s, query, j, S::LANES);
+                j += 2 * S::LANES;
+            }
             while j < self.count {
                 let n = S::LANES.min(self.count - j);
                 self.tile::<S, Q, 1>(s, query, j, n);
@@ -72,7 +77,8 @@ impl<R: Source> Scores<'_, R> {
     /// As [`Self::score`].
     #[inline(always)]
     unsafe fn tile<S: Simd, const Q: usize, const V: usize>(&mut self, s: S, query: usize, j: usize, n: usize) {
-        let Self { block, keys, stride, mut ahead, .. } = *self;
+        let Self { block, keys, stride, count, mut ahead } = *self;
+        let goes_on = j + V * S::LANES < count;
         let mut acc = [[s.zero(); V]; Q];
         // SAFETY: each of the `dim` rows has the columns; the queries have `dim` numbers; scores have `COLS` for each query.
         unsafe {
@@ -80,9 +86,11 @@ impl<R: Source> Scores<'_, R> {
             for d in 0..block.job.dim {
                 let row = keys.from(d * stride + j);
                 // Rows lie far apart: hardware streams do not follow that many, so ask for the next columns of this one.
-                let next = row.from(V * S::LANES).start();
-                for line in (0..V * S::LANES * R::BYTES).step_by(64) {
-                    s.prefetch(next.wrapping_add(line));
+                if goes_on {
+                    let next = row.from(V * S::LANES).start();
+                    for line in (0..V * S::LANES * R::BYTES).step_by(64) {
+                        s.prefetch(next.wrapping_add(line));
+                    }
                 }
                 ahead.step(s);
                 let mut k = [s.zero(); V];
