@@ -133,7 +133,7 @@ fn a_damaged_snapshot_is_refused_and_says_whether_genies_files_are_whole() {
     assert_eq!((read.snapshot.history(), read.format), (ours.history(), SaveFormat::Genie), "as the hint has it");
 }
 
-/// A sampler with such a bound would draw the likeliest token for ever, or refuse all.
+/// A sampler with such a bound draws the likeliest token each time, or refuses every one.
 #[test]
 fn a_bound_of_mirostat_that_is_no_number_is_refused() {
     let mut snapshot = dialog(&[9, 8, 7]);
