@@ -343,7 +343,7 @@ impl Dialog {
     pub(super) fn abandon_query(&mut self) {
         self.open = false;
         self.unprocessed = None;
-        self.sampler.relearn(History::new(self.model.transcript(), None).tokens());
+        self.relearn_history();
         self.model.forget_unreached_grids();
     }
 

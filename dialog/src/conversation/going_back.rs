@@ -28,7 +28,7 @@ impl Dialog {
             Err(DialogError::Engine(error)) if error.rows_are_gone() => {
                 process_again(&mut *self.model, keep)?;
                 self.forget_from(keep)?;
-                self.sampler.relearn(History::new(self.model.transcript(), self.unprocessed).tokens());
+                self.relearn_history();
                 Ok(())
             }
             done => done,
@@ -47,9 +47,14 @@ impl Dialog {
             self.unprocessed = None;
         }
         if keep < n_past {
-            self.sampler.relearn(History::new(self.model.transcript(), None).tokens());
+            self.relearn_history();
         }
         Ok(())
+    }
+
+    /// Penalties look at what is left of the history.
+    pub(super) fn relearn_history(&mut self) {
+        self.sampler.relearn(History::new(self.model.transcript(), self.unprocessed).tokens());
     }
 }
 

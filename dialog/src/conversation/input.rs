@@ -114,7 +114,12 @@ impl Decoding<'_> {
             Err(EngineError::Stopped { .. }) => return Ok(Err(self.stopped_in_input(n_done, n_past))),
             done => done?,
         }
-        Ok(Ok(Processed { n_past, n_generated: usize::from(self.unprocessed.is_some() && n_done == 0) }))
+        Ok(Ok(self.processed_from(n_done, n_past)))
+    }
+
+    /// As [`Processed`], behind `n_done` tokens that were processed while room was made.
+    fn processed_from(&self, n_done: usize, n_past: usize) -> Processed {
+        Processed { n_past, n_generated: usize::from(self.unprocessed.is_some() && n_done == 0) }
     }
 
     /// The last token of the reply before is processed: it is the first of the input.
@@ -128,8 +133,8 @@ impl Decoding<'_> {
     fn stopped_in_input(&mut self, n_done: usize, n_past: usize) -> StopReason {
         let n_processed = n_done + self.model.n_past().saturating_sub(n_past);
         self.reply.query.keep_input(n_processed);
-        if n_processed > 0 && self.unprocessed.take().is_some() && n_done == 0 {
-            self.model.mark_generated(n_past);
+        if n_processed > 0 {
+            self.mark_last_drawn(&self.processed_from(n_done, n_past));
         }
         self.relearn_history();
         self.aborted()

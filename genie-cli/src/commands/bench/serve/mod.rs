@@ -140,7 +140,7 @@ pub fn run(args: &ServeArgs, mut model: Opened, reps: usize, json: bool, printer
             }
         }
         if let Some(path) = args.picture.as_ref().filter(|_| number == 0) {
-            outfile::write("--picture", path, &picture::svg(&std::mem::take(&mut pictures)))?;
+            outfile::write("--picture", path, &picture::svg(&pictures))?;
         }
     }
     Ok(ExitStatus::Done)
