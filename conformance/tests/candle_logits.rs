@@ -1,14 +1,13 @@
 //! Logits against `candle-transformers`: the same random weights in float32, every position, within 1e-4 of the largest.
 
-#[path = "common/candle_reference.rs"]
-mod candle_reference;
-
 use compiler::testmodel::TestModel;
 use compiler::{Family, Precision, Splits};
 use conformance::backends;
 use conformance::bundles::Bundle;
 use engine::TokenModel;
 use genie_types::TokenId;
+
+use crate::candle_reference;
 
 const TOLERANCE: f32 = 1e-4;
 

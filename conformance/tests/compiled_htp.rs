@@ -5,12 +5,7 @@
 //! candle by a few lines of their own, so the quantiser is not held against itself.
 //!
 //! A step may prefer another token only where the reference's margin is within twice the tolerance: both logits could have
-//! moved by it. Each case prints what it found: `cargo test -p conformance --test compiled_htp -- --ignored --nocapture`.
-
-#[path = "common/candle_reference.rs"]
-mod candle_reference;
-#[path = "common/rounded.rs"]
-mod rounded;
+//! moved by it. Each case prints what it found: `cargo test -p conformance --test tests compiled_htp:: -- --ignored --nocapture`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +23,9 @@ use qnn_api::library::runtime;
 use qnn_api::{
     Backend, BackendOptions, Context, ContextOptions, GraphOptions, HtpGraphOptions, TensorKind, binary_info,
 };
+
+use crate::candle_reference;
+use crate::rounded;
 
 /// Largest difference of a logit, relative to the largest logit: float16 in every op of the emulator.
 const TOLERANCE: f32 = 0.012;

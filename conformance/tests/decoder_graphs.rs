@@ -1,10 +1,9 @@
 //! Whole tiny decoders on the host, prefilled and stepped over their own cache, against the model in double precision.
 
-#[path = "common/decoder_cases.rs"]
-mod decoder_cases;
-
 use conformance::backends;
 use conformance::suite::Linked;
+
+use crate::decoder_cases;
 
 #[test]
 fn the_host_meets_the_whole_model() {

@@ -1,10 +1,9 @@
 //! Whole tiny decoders on the emulator, prefilled and stepped over their own cache, against the model in double precision
 //! and against the host.
 
-#[path = "common/decoder_cases.rs"]
-mod decoder_cases;
-
 use conformance::suite::{Emulator, Linked};
+
+use crate::decoder_cases;
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]

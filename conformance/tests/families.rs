@@ -5,11 +5,6 @@
 //! configurations may vary. The other is `candle-transformers`, for what it has: it ignores Granite's factors, always scales scores by
 //! the width of a head, and knows no tied StableLM.
 
-#[path = "common/candle_reference.rs"]
-mod candle_reference;
-#[path = "../../compiler/src/lower/tests/reference.rs"]
-mod reference;
-
 use std::path::Path;
 
 use compiler::testmodel::TestModel;
@@ -19,8 +14,10 @@ use conformance::bundles::Bundle;
 use engine::{Engine, EngineConfig, RopeScaling, TokenModel};
 use genie_types::{TokenId, YarnScaling};
 use kvmanager::SeqId;
-use reference::Reference;
 use serde_json::json;
+
+use crate::candle_reference;
+use crate::reference::Reference;
 
 const TOLERANCE: f64 = 1e-4;
 const N_TOKENS: u32 = 90;

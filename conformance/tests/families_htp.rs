@@ -1,9 +1,6 @@
 //! Every model family compiled for a Hexagon chip and run on Qualcomm's emulator, against the model in double precision.
 //!
-//! `cargo test -p conformance --test families_htp -- --ignored --nocapture` prints what each is off by.
-
-#[path = "../../compiler/src/lower/tests/reference.rs"]
-mod reference;
+//! `cargo test -p conformance --test tests families_htp:: -- --ignored --nocapture` prints what each is off by.
 
 use compiler::testmodel::TestModel;
 use compiler::{CONFIG_FILE, CompileOptions, Family, HtpOptions, Silent, Splits, compile};
@@ -13,7 +10,8 @@ use dialog::DialogConfig;
 use engine::{Engine, RopeScaling, TokenModel};
 use genie_types::TokenId;
 use qnn_api::BackendOptions;
-use reference::Reference;
+
+use crate::reference::Reference;
 
 /// Largest difference of a logit, relative to the largest logit: float16 in every op of the emulator.
 const TOLERANCE: f64 = 0.02;

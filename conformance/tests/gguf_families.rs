@@ -2,9 +2,6 @@
 //! the one added), and the bundles of both give the same logits, within 1e-4 of the largest one, which are those of the model in
 //! double precision.
 
-#[path = "../../compiler/src/lower/tests/reference.rs"]
-mod reference;
-
 use std::path::Path;
 
 use compiler::testmodel::TestModel;
@@ -13,9 +10,10 @@ use conformance::backends;
 use dialog::DialogConfig;
 use engine::{Engine, RopeScaling, TokenModel};
 use genie_types::{LongRopeScaling, TokenId, YarnScaling};
-use reference::Reference;
 use safetensors::SafeTensors;
 use serde_json::Value;
+
+use crate::reference::Reference;
 
 const TOLERANCE: f64 = 1e-4;
 const CL: u32 = 64;

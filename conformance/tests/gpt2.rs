@@ -1,9 +1,6 @@
 //! GPT-2 beyond what every family is tested for: 200 tokens with the cache equal those of graphs without one, checkpoints in their
 //! older form, contexts beyond the table of positions.
 
-#[path = "../../compiler/src/lower/tests/reference.rs"]
-mod reference;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -14,10 +11,11 @@ use conformance::bundles::Bundle;
 use dialog::DialogConfig;
 use engine::{Engine, TokenModel};
 use genie_types::TokenId;
-use reference::Reference;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors, serialize};
 use serde_json::{Value, json};
+
+use crate::reference::Reference;
 
 const AR: usize = 32;
 const CL: u32 = 288;

@@ -1,11 +1,6 @@
 //! LoRA adapters on the embedded backend, at run time and merged, against the model in double precision with weights that this test
 //! adds the adapters to by itself (`common/merged_by_hand.rs`).
 
-#[path = "common/merged_by_hand.rs"]
-mod merged_by_hand;
-#[path = "../../compiler/src/lower/tests/reference.rs"]
-mod reference;
-
 use std::path::{Path, PathBuf};
 
 use compiler::testmodel::{TestAdapter, TestModel};
@@ -19,9 +14,10 @@ use engine::{
     TokenModel,
 };
 use genie_types::{Dtype, GraphInfo, TensorInfo, TokenId};
-use merged_by_hand::merged;
 use nsp_graph::{BinaryGraphs, Options, analyze};
-use reference::Reference;
+
+use crate::merged_by_hand::merged;
+use crate::reference::Reference;
 
 const TOLERANCE: f64 = 1e-4;
 

@@ -1,10 +1,5 @@
 //! LoRA adapters compiled for a Hexagon chip and switched on Qualcomm's emulator, against the merged model in double precision.
 
-#[path = "common/merged_by_hand.rs"]
-mod merged_by_hand;
-#[path = "../../compiler/src/lower/tests/reference.rs"]
-mod reference;
-
 use compiler::testmodel::{TestAdapter, TestModel};
 use compiler::{AdapterSource, CONFIG_FILE, CompileOptions, Family, HtpOptions, Silent, Splits, compile};
 use conformance::backends;
@@ -13,7 +8,9 @@ use dialog::DialogConfig;
 use engine::{Engine, LoraAdapter, LoraModel, TokenModel};
 use genie_types::TokenId;
 use qnn_api::BackendOptions;
-use reference::Reference;
+
+use crate::merged_by_hand;
+use crate::reference::Reference;
 
 /// Largest difference of a logit, relative to the largest logit: float16 in every op of the emulator.
 const TOLERANCE: f64 = 0.02;

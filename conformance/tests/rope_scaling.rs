@@ -2,17 +2,15 @@
 //! every position within 1e-4 of the largest logit of the model in double precision, whose angles are written down from
 //! transformers (`compiler/src/lower/tests/reference.rs`).
 
-#[path = "../../compiler/src/lower/tests/reference.rs"]
-mod reference;
-
 use compiler::testmodel::TestModel;
 use compiler::{Family, Precision, Splits};
 use conformance::backends;
 use conformance::bundles::Bundle;
 use engine::{RopeScaling, TokenModel};
 use genie_types::{LongRopeScaling, TokenId, YarnScaling};
-use reference::Reference;
 use serde_json::{Value, json};
+
+use crate::reference::Reference;
 
 const TOLERANCE: f64 = 1e-4;
 const CL: usize = 96;

@@ -1,12 +1,11 @@
 //! An abort within a prompt: what the model has processed stays in the dialog, and the next query goes on from there.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::{Call, Fake, Spy, ask, context, greedy, ids, raw, say};
 use dialog::SentenceCode::{Begin, Complete, Rewind};
 use dialog::{Dialog, Signal, StopReason};
+
+use crate::common::{Call, Fake, Spy, ask, context, greedy, ids, raw, say};
 
 fn dialog() -> (Dialog, Spy) {
     let (model, spy) = Fake::new(128, |cache| 7 + cache.len() as u32 % 3);

@@ -1,10 +1,7 @@
 //! What a dialog does beyond the recordings: limits, failures, text at its edges, and its invariant under any use.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
-use common::*;
 use dialog::config::ContextSettings;
 use dialog::sampler::TokenPenalty;
 use dialog::{Dialog, DialogConfig, DialogError, SamplerSettings, SentenceCode, Signal, StopReason};
@@ -14,6 +11,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use SentenceCode::{Begin, Complete, Continue, End, Resume, Rewind};
+
+use crate::common;
+use crate::common::*;
 
 /// Says the bytes of a text, one after the other, then EOS, whatever the prompt (of `n_prompt` tokens, BOS included).
 fn speaker(n_prompt: usize, text: &'static [u8]) -> (Dialog, Spy) {

@@ -3,13 +3,12 @@
 //! The fake model says the recorded tokens, and only for exactly the contexts in which they were recorded: a wrong
 //! input, a missing rewind or a stale cache makes it fail the test.
 
-mod common;
-
-use common::*;
 use dialog::config::ContextSettings;
 use dialog::{Dialog, SentenceCode, Signal, StopReason};
 use genie_types::TokenId;
 use serde_json::Value;
+
+use crate::common::*;
 
 const PROMPT: [u32; 5] = [94, 47, 33, 118, 46];
 const PROMPT_TEXT: &str = "^/!v.";

@@ -1,14 +1,13 @@
 //! Dialogs that follow a grammar: masks, jumps, limits, and where the grammar is from query to query.
 
-mod common;
-
-use common::{Call, Fake, N_VOCAB, Seen, Spy, context, ids, raw, tokenizer};
 use dialog::config::ContextSettings;
 use dialog::sampler::SamplerRules;
 use dialog::{
     Decoding, Dialog, DialogError, DialogKind, Grammar, GrammarKind, SamplerSettings, SentenceCode, Signal, StopReason,
 };
 use genie_types::TokenId;
+
+use crate::common::{Call, Fake, N_VOCAB, Seen, Spy, context, ids, raw, tokenizer};
 
 const SIR: &str = "root ::= \"yes \" (\"sir\" | \"madam\") \"!\"";
 

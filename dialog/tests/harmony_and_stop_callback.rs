@@ -1,13 +1,13 @@
 //! The `harmony` response format and a program's own stop rule, with each kind of query and sentence code.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{Fake, Seen, ask, context, greedy, ids, say, tokenizer_json};
 use dialog::config::HarmonySettings;
 use dialog::{Dialog, SamplerSettings, SentenceCode, StopCallback, StopReason, Tokenizer};
 use serde_json::Value;
+
+use crate::common;
+use crate::common::{Fake, Seen, ask, context, greedy, ids, say, tokenizer_json};
 
 /// The tokenizer of the recordings, with gpt-oss's control tokens from 300 on.
 fn tokenizer() -> Tokenizer {

@@ -1,10 +1,7 @@
 //! The seam for dialog kinds: a kind that drafts several tokens and has them verified in one go replies as `basic` does.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::{Call, Fake, Seen, context, ids, raw, tokenizer};
 use dialog::config::ContextSettings;
 use dialog::kinds::Basic;
 use dialog::{
@@ -12,6 +9,8 @@ use dialog::{
 };
 use genie_types::TokenId;
 use serde_json::json;
+
+use crate::common::{Call, Fake, Seen, context, ids, raw, tokenizer};
 
 /// What the fake model wants next: letters, a pattern that long drafts can follow.
 fn next(cache: &[u32]) -> u32 {

@@ -1,10 +1,6 @@
 //! Trees of drafts for a request whose steps someone else runs: the reply is that of the same request without them, and where guesses are
 //! right there are fewer steps.
 
-mod common;
-mod toy;
-
-use common::{context, tokenizer};
 use dialog::config::ContextSettings;
 use dialog::kinds::{BranchMode, Branches, LadeSettings, SsdSettings, TreeKind, UpdateMode};
 use dialog::{Reply, RequestBase, RequestSettings, SamplerSettings};
@@ -12,7 +8,9 @@ use engine::{SeqId, TokenModel};
 use genie_types::TokenId;
 use proptest::prelude::*;
 use session_store::ForecastPrefix;
-use toy::{N_PREFIX, N_VOCAB, Toy, prefix_folder};
+
+use crate::common::{context, tokenizer};
+use crate::toy::{N_PREFIX, N_VOCAB, Toy, prefix_folder};
 
 fn ssd(counts: &[usize], mode: BranchMode) -> TreeKind {
     TreeKind::Ssd(SsdSettings {

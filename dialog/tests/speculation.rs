@@ -1,10 +1,6 @@
 //! Kinds that draft: whatever the settings, the models, and what happens to the dialog between replies, a reply is that of
 //! `basic`, and a sampled one has its distribution. A kind is a row of [`KINDS`].
 
-mod common;
-mod toy;
-
-use common::{context, ids, raw, tokenizer};
 use dialog::config::ContextSettings;
 use dialog::kinds::{
     Basic, BranchMode, Branches, Eaglet, EagletSettings, EarlyStop, Lade, LadeSettings, Lookup, LookupSettings, Spd,
@@ -15,7 +11,9 @@ use dialog::{Dialog, DialogKind, Reply, Sampler, SamplerCallback, SamplerSetting
 use engine::TokenModel;
 use genie_types::TokenId;
 use proptest::prelude::*;
-use toy::{N_PREFIX, N_VOCAB, Toy, prefix_folder};
+
+use crate::common::{context, ids, raw, tokenizer};
+use crate::toy::{N_PREFIX, N_VOCAB, Toy, prefix_folder};
 
 /// A kind with its settings drawn from three numbers and whether it drafts with every step, and whether it needs a second model.
 struct Row {

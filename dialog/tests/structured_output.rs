@@ -1,13 +1,12 @@
 //! Structured output from a model that says anything at random, at temperature 1: 200 schemas and 200 regular expressions of
 //! growing size, made by a seeded generator. Every reply ends, parses and conforms.
 
-mod common;
-
-use common::{Fake, context, tokenizer};
 use dialog::config::ContextSettings;
 use dialog::{Dialog, Grammar, GrammarKind, SamplerSettings, SentenceCode, StopReason};
 use rand_mt::Mt64;
 use serde_json::{Map, Value, json};
+
+use crate::common::{Fake, context, tokenizer};
 
 const N: usize = 200;
 /// Tokens for a reply; all end far before.

@@ -2,14 +2,14 @@
 //! Qualcomm's library replies are those of the target alone, to the context's edge, over turns, saved and restored dialogs,
 //! rewinds and resets.
 
-mod recordings;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{BackendChoice, Options, SentenceCode, Session, Speculation};
 use serde_json::{Value, json};
+
+use crate::recordings;
 
 fn run(cache: &Path, args: &[&str]) -> Output {
     let mut command = Command::cargo_bin("genie").unwrap();

@@ -1,10 +1,10 @@
 //! Embedding queries with Qualcomm's library: rows of a recorded bundle's table give what its tokens give, and that is what
 //! libGenie was recorded to say.
 
-mod recordings;
-
 use open_genie::{Options, PolicyChoice, Prompt, Session};
 use serde_json::{Value, json};
+
+use crate::recordings;
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]

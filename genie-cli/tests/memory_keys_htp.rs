@@ -1,12 +1,12 @@
 //! Keys that save memory on a chip, with Qualcomm's library: the emulator refuses them, so the binaries are loaded without, and a
 //! warning names the key. libGenie ends there.
 
-mod recordings;
-
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
+
+use crate::recordings;
 
 /// The tokens of a run with those keys of `QnnHtp`, and what was said.
 fn run(keys: &Value) -> (Value, String) {

@@ -1,9 +1,9 @@
 //! Batch queries with Qualcomm's library: what libGenie was recorded to give, for bundles with and without a batch dimension.
 
-mod recordings;
-
 use open_genie::{Options, PolicyChoice, SentenceCode, Session};
 use serde_json::Value;
+
+use crate::recordings;
 
 /// The prompts of a recorded call: `A=['..', '..']; CODE=0`, plain characters and `\xNN`.
 fn prompts(call: &str) -> Vec<String> {

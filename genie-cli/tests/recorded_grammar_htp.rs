@@ -3,13 +3,13 @@
 //! Where a recording is marked as what a correct engine says, tokens and executed graphs are equal. Elsewhere libGenie has lost
 //! the token before a jump, or refuses; the text up to there is equal, and the rest follows the grammar.
 
-mod recordings;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
+
+use crate::recordings;
 
 fn genie(args: &[String]) -> Output {
     let mut command = Command::cargo_bin("genie").unwrap();

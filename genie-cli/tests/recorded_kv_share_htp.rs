@@ -3,14 +3,14 @@
 //! libGenie 1.21 fails at the switch with two HTP engines: an empty cache file, or no cache specification. Up to there the recording
 //! is repeated: the prompt's execution and the first token. From there on ours goes on, and is held against `basic`.
 
-mod recordings;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{BackendChoice, Options, PolicyChoice, SentenceCode, Session};
 use serde_json::{Value, json};
+
+use crate::recordings;
 
 fn cases() -> Vec<Value> {
     let text = std::fs::read_to_string(recordings::folder().join("dialogs").join("kvshare.json")).unwrap();

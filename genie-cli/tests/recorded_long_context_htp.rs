@@ -1,13 +1,13 @@
 //! Long context with Qualcomm's library: what libGenie was recorded to say for windows, cache groups and scattered caches,
 //! through `genie run -c` and nothing else.
 
-mod recordings;
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
+
+use crate::recordings;
 
 fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()

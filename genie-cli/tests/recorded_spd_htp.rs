@@ -4,13 +4,13 @@
 //! one position is attended in another one's slot. From there on its replies are not those of the model, and ours are held
 //! against `basic` alone.
 
-mod recordings;
-
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{BackendChoice, Options, PolicyChoice, SentenceCode, Session};
 use serde_json::{Value, json};
+
+use crate::recordings;
 
 fn cases() -> Vec<Value> {
     let text = std::fs::read_to_string(recordings::folder().join("dialogs").join("spd.json")).unwrap();

@@ -1,9 +1,9 @@
 //! Streams with Qualcomm's library: texts, callback codes, graphs and counts that libGenie was recorded to give, turn by turn.
 
-mod recordings;
-
 use open_genie::{Options, PolicyChoice, SentenceCode, Session, TokenId};
 use serde_json::Value;
+
+use crate::recordings;
 
 /// Graphs in the order they ran, with how often in a row.
 fn graphs(executions: &Value) -> Vec<(String, usize)> {

@@ -1,12 +1,12 @@
 //! `genie run` with Qualcomm's library on bundles made for libGenie.
 
-mod recordings;
-
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
+
+use crate::recordings;
 
 const NAMES: [&str; 4] = ["fp16_ar1_32_cl128", "fp16_split2", "fp16_scatter", "w8a16"];
 const PROMPT: &str = "94,47,33,118,46";

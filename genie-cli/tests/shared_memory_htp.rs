@@ -2,12 +2,12 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod recordings;
-
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
+
+use crate::recordings;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_rpcmem/fake_rpcmem.c");
 

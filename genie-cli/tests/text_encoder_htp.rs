@@ -1,11 +1,11 @@
 //! Text encoders with Qualcomm's library: what libGenie was recorded to give, through `genie embed`.
 
-mod recordings;
-
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
+
+use crate::recordings;
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]

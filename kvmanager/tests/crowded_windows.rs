@@ -1,12 +1,11 @@
 //! Several sequences in a group with a window: what admission says can be processed can be, and a token more is refused by
 //! the plan, before anything is dropped.
 
-mod toy;
-
 use kvmanager::{
     CacheGroup, ContextLimit, Eviction, KvCache, KvForm, KvOptions, PlanError, Policy, SeqId, Variants, admit,
 };
-use toy::{geometry, grid, process_seq, prompt};
+
+use crate::toy::{geometry, grid, process_seq, prompt};
 
 fn cache(form: KvForm, size: usize, sinks: usize) -> KvCache {
     let specs = grid(&[1, 8], &[128]);

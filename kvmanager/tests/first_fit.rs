@@ -1,14 +1,13 @@
 //! The slots that libGenie takes in a cache group with a window, against a list of slots: which block each step gets, which
 //! keys each token sees, and what the planner cuts a prompt into.
 
-mod toy;
-
 use genie_types::SplitIdx;
 use kvmanager::{
     CacheGroup, Column, Columns, Eviction, Keep, KvCache, KvForm, KvOptions, LogitsRequest, Plan, Policy, SeqId,
     Variants,
 };
-use toy::{execute, finish, geometry, grid, process_seq, prompt, reference};
+
+use crate::toy::{execute, finish, geometry, grid, process_seq, prompt, reference};
 
 fn variants(ars: &[u32], slots: usize, size: usize) -> Variants {
     with_sinks(ars, slots, size, 0)

@@ -1,14 +1,13 @@
 //! Long context and the defects others have measured in the real library, through a toy decoder whose text shows every
 //! row that is missing, doubled or left over.
 
-mod toy;
-
 use genie_types::SplitIdx;
 use kvmanager::{CacheGroup, Eviction, KvCache, KvForm, KvOptions, ModeKind, Policy, RopeSpec, SeqId, Variants};
 use session_store::Snapshot;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use toy::{generate, geometry, grid, look, plain, process, prompt, reference, run, spec};
+
+use crate::toy::{generate, geometry, grid, look, plain, process, prompt, reference, run, spec};
 
 /// The toy's tensors have two dimensions, so the tiled mode is left to the model test.
 const MODES: [ModeKind; 3] = [ModeKind::SMART_MASK, ModeKind::SHIFT_CONCAT, ModeKind::POINTER_SHIFT];

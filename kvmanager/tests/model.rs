@@ -7,23 +7,19 @@
 //! hardly ever has an effect would prove nothing, so effects are counted. Its many lines: one run applies every operation,
 //! each beside its naive twin.
 
-mod actions;
-mod effects;
-mod naive;
-mod setup;
-
-use actions::{Action, any_action};
-use effects::Effects;
 use genie_types::{SplitIdx, Variant};
 use kvmanager::{
     Column, Columns, HolePolicy, InferenceStep, Keep, KvCache, KvDtype, KvError, KvForm, ModeKind, Policy, Reason,
     SeqId, Step, Tree, TreeColumn,
 };
-use naive::{Begun, Group, Model, read_past, token_bytes};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
-use setup::{DTYPES, Rules, SHAPES, Setup, any_setup, build, frequencies, full, geometry, mode, windowed};
 use std::ops::Range;
+
+use crate::actions::{Action, any_action};
+use crate::effects::Effects;
+use crate::naive::{self, Begun, Group, Model, read_past, token_bytes};
+use crate::setup::{DTYPES, Rules, SHAPES, Setup, any_setup, build, frequencies, full, geometry, mode, windowed};
 
 /// The tree of a step's columns, if it has one, and the other sequence that all of them see.
 type Shape<'a> = Option<(&'a Tree, Option<SeqId>)>;

@@ -1,7 +1,5 @@
 //! Trees of drafts as rows of steps that several requests share, on real graphs: replies are those without drafts, in fewer steps.
 
-mod tree_bundles;
-
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -11,7 +9,8 @@ use engine::{Engine, SeqId, SeqTokens, TokenModel};
 use open_genie::serving::{Event, Finished, Request, ServeOptions, Serving};
 use open_genie::{Bundle, Options, TokenId, open_backend};
 use serde_json::json;
-use tree_bundles::{Bundles, VOCAB, open, open_with, options_of_one, serve_n, serve_options, tokens};
+
+use crate::tree_bundles::{Bundles, VOCAB, open, open_with, options_of_one, serve_n, serve_options, tokens};
 
 fn bundles() -> &'static Bundles {
     static BUNDLES: OnceLock<Bundles> = OnceLock::new();

@@ -1,11 +1,10 @@
 //! Trees of drafts as rows of shared steps on Qualcomm's library: greedy replies are those without drafts. Graphs of other widths
 //! round float16 otherwise there, so that a sampled reply may draw another token.
 
-mod tree_bundles;
-
 use compiler::HtpOptions;
 use open_genie::Options;
-use tree_bundles::{Bundles, TARGET, open, serve_n, tokens};
+
+use crate::tree_bundles::{Bundles, TARGET, open, serve_n, tokens};
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]

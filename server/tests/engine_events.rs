@@ -1,15 +1,14 @@
 //! The steps as events: slots, rows, cells and masks say what the requests did; a recording says the same.
 
-mod client;
-
 use std::io::Read;
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
-use client::{plain, read_until, start};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::{LineSink, ServerOptions};
+
+use crate::client::{plain, read_until, start};
 
 /// Reads until a whole event says that the only slot is idle again: the request's last step.
 fn until_idle(socket: &mut TcpStream) -> String {

@@ -1,13 +1,12 @@
 //! `/v1/chat/completions`: whole and in pieces, limits, errors, cancellation, the queue.
 
-mod client;
-
 use std::time::{Duration, Instant};
 
-use client::{content_of, plain, read_until, start};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::ServerOptions;
+
+use crate::client::{content_of, plain, read_until, start};
 
 fn ask(text: &str, more: Value) -> Value {
     let mut body = json!({

@@ -1,11 +1,10 @@
 //! What the documents say of the server, against the server: routes of `/openapi.json`, names of `/metrics`.
 
-mod client;
-
 use std::collections::BTreeSet;
 
-use client::plain;
 use serde_json::Value;
+
+use crate::client::plain;
 
 fn document(name: &str) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);

@@ -1,14 +1,13 @@
 //! A model's thread that panics: its requests say so, and so does `/health`.
 
-mod client;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use client::{demo_model, faulty_model, start_models};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::{LoadLimits, ModelEntry, ModelSource, Models, OpenError, ServedModel, ServerOptions};
+
+use crate::client::{demo_model, faulty_model, start_models};
 
 const ROUTES: [&str; 5] = ["/v1/chat/completions", "/v1/completions", "/completion", "/v1/messages", "/v1/responses"];
 

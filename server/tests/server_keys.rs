@@ -1,12 +1,11 @@
 //! Every key of the request schemas: a value of another kind is refused with 400 and the key's name, so none is read by halves. A key
 //! that is new in a schema fails here until the table below says what a wrong value of it is.
 
-mod client;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use client::plain;
 use serde_json::{Value, json};
+
+use crate::client::plain;
 
 /// Routes, the schema of each, and a request that is good.
 fn routes() -> Vec<(&'static str, &'static str, Value)> {

@@ -1,16 +1,16 @@
 //! Limits: bodies that are slow or too large, replies that take too long, a server that ends, connections that stay half open,
 //! links in the folder of slots, slots from one run to the next.
 
-mod client;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use client::{plain, read_until, start};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::ServerOptions;
+
+use crate::client;
+use crate::client::{plain, read_until, start};
 
 fn connect(server: &client::Running, text: &str) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).unwrap();

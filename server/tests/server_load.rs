@@ -1,14 +1,13 @@
 //! Many clients on few slots, of which some go and some read slowly: each reply is the one that its request has alone.
 
-mod client;
-
 use std::io::Read;
 use std::time::Duration;
 
-use client::{read_until, start};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::ServerOptions;
+
+use crate::client::{read_until, start};
 
 const CLIENTS: usize = 64;
 

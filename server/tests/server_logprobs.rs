@@ -1,9 +1,8 @@
 //! Log probabilities of tokens that are parts of one character: each has its own bytes.
 
-mod client;
-
-use client::{Running, plain};
 use serde_json::{Value, json};
+
+use crate::client::{Running, plain};
 
 /// The reply is this one character.
 fn body(streamed: bool) -> Value {

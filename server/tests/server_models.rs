@@ -1,14 +1,13 @@
 //! Several models: loaded when they are named, unloaded where another one needs the room, never while a request runs.
 
-mod client;
-
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use client::{Running, demo_model, read_until, start_models};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::{LoadLimits, ModelEntry, ModelSource, Models, OpenError, ServedModel, ServerOptions};
+
+use crate::client::{Running, demo_model, read_until, start_models};
 
 /// The demo model under several names; `broken` does not load. Keeps what was opened.
 struct Names(Arc<Mutex<Vec<String>>>);

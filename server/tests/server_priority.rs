@@ -1,14 +1,13 @@
 //! `priority`: which of the requests that wait starts first, on each route that runs the model.
 
-mod client;
-
 use std::sync::Mutex;
 use std::time::Duration;
 
-use client::{Running, plain, read_until, slow_model, start_models};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::ServerOptions;
+
+use crate::client::{Running, plain, read_until, slow_model, start_models};
 
 const ROUTES: [&str; 5] = ["/v1/chat/completions", "/v1/completions", "/completion", "/v1/messages", "/v1/responses"];
 

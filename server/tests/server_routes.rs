@@ -1,11 +1,10 @@
 //! The other routes: completions, llama.cpp's, Anthropic's, responses, slots, metrics; keys and hosts.
 
-mod client;
-
-use client::{plain, start};
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
 use server::ServerOptions;
+
+use crate::client::{plain, start};
 
 fn text(reply: &Value, at: &str) -> String {
     reply.pointer(at).and_then(Value::as_str).unwrap_or_else(|| panic!("{at}: {reply}")).to_owned()

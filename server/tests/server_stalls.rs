@@ -1,15 +1,15 @@
 //! What could hold others up and does not: a client that never reads, prompts that take long to turn into tokens.
 
-mod client;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use client::{plain, read_until, start};
 use open_genie::serving::ServeOptions;
 use serde_json::json;
 use server::ServerOptions;
+
+use crate::client;
+use crate::client::{plain, read_until, start};
 
 /// Asks for a file of the page 4000 times, 42 MB in all, which is more than the system keeps for a client, and reads nothing.
 fn never_reads(server: &client::Running) -> TcpStream {

@@ -1,9 +1,8 @@
 //! `timings` of a reply are those of the model's steps, not of the events' arrival: these come together behind each step.
 
-mod client;
-
-use client::plain;
 use serde_json::json;
+
+use crate::client::plain;
 
 #[test]
 fn a_prompt_of_many_tokens_is_not_processed_in_no_time() {

@@ -46,7 +46,8 @@ fn child(name: &str, path: &Path) -> Child {
         }
         None => Command::new(program),
     };
-    command.args(["--exact", name, "--ignored", "--test-threads=1"]).env("KV_KILL_PATH", path);
+    let name = format!("kill::{name}");
+    command.args(["--exact", &name, "--ignored", "--test-threads=1"]).env("KV_KILL_PATH", path);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::workspace::{all_files, root, sh};
+use crate::workspace::{all_files, program, root, sh};
 
 /// What is made.
 #[derive(Args)]
@@ -19,8 +19,7 @@ pub struct BookArgs {
 
 /// Copies the pages, writes the reference, and has mdBook build the book.
 pub fn run(args: &BookArgs) -> Result<()> {
-    sh("cargo", &["build", "--quiet", "--workspace", "--bin", "genie"], &[])?;
-    let genie = root().join("target/debug/genie");
+    let genie = program("genie")?;
     let output = Command::new(&genie).args(["man", "--markdown"]).output().context("cannot start `genie`")?;
     ensure!(output.status.success(), "`genie man --markdown` failed: {}", String::from_utf8_lossy(&output.stderr));
     let book = root().join("target/book");

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::workspace::{root, sh};
+use crate::workspace::{program, root, sh};
 
 /// The key that the server asks for.
 const KEY: &str = "clients-key";
@@ -51,10 +51,7 @@ pub fn run(args: &ClientsArgs) -> Result<()> {
     }
     let program = match &args.program {
         Some(program) => program.clone(),
-        None => {
-            sh("cargo", &["build", "--workspace", "--bin", "genie"], &[])?;
-            root().join("target/debug/genie")
-        }
+        None => program("genie")?,
     };
     let mut failed = Vec::new();
     if wants("python") || wants("node") {

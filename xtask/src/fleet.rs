@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::workspace::{root, sh};
+use crate::workspace::{program, root, sh};
 
 /// The version that docs/fleet.md was measured with.
 const LITELLM: &str = "litellm[proxy]==1.106.2";
@@ -37,10 +37,7 @@ pub fn run(args: &FleetArgs) -> Result<()> {
     }
     let program = match &args.program {
         Some(program) => std::path::absolute(program)?,
-        None => {
-            sh("cargo", &["build", "--workspace", "--bin", "genie"], &[])?;
-            root().join("target/debug/genie")
-        }
+        None => program("genie")?,
     };
     let place = tempfile::tempdir().context("cannot make a temporary folder")?;
     let env = [

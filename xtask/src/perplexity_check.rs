@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::llama_cpp::quantise;
-use crate::workspace::{root, sh};
+use crate::workspace::{program, root, sh};
 
 /// What llama-quantize makes of the float16 file; rows of 192 inputs fall back from K blocks to others, as it decides.
 const TYPES: [&str; 5] = ["Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_1"];
@@ -40,8 +40,8 @@ pub fn run(args: &PerplexityCheckArgs) -> Result<()> {
         std::fs::remove_dir_all(&folder).with_context(|| format!("cannot clear `{}`", folder.display()))?;
     }
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create `{}`", folder.display()))?;
-    sh("cargo", &["build", "--quiet", "--workspace", "--bin", "genie", "--bin", "demo_gguf"], &[])?;
-    let writer = shown(&root().join("target/debug/demo_gguf"));
+    let genie = program("genie")?;
+    let writer = shown(&program("demo_gguf")?);
     sh(&writer, &[&shown(&folder)], &[])?;
     sh(&writer, &["--families", &shown(&folder)], &[])?;
     let plain = folder.join("demo-F16.gguf");
@@ -58,7 +58,7 @@ pub fn run(args: &PerplexityCheckArgs) -> Result<()> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let mut theirs = Command::new(args.llama.join("llama-perplexity"));
         theirs.arg("-m").arg(&file).args(["-f", &text, "-c", WINDOW, "--chunks", &chunks]);
-        let mut ours = Command::new(root().join("target/debug/genie"));
+        let mut ours = Command::new(&genie);
         ours.arg("perplexity").arg("-m").arg(&file).args([&text, "--window", WINDOW, "--chunks", &chunks]);
         ours.env("GENIE_CACHE", folder.join("cache"));
         let (theirs, ours) = match (estimate(&mut theirs), estimate(&mut ours)) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::workspace::{root, sh};
+use crate::workspace::{program, root, sh};
 
 const PACKAGE: &str = "llama_cpp_python";
 const VERSION: &str = "0.3.36";
@@ -30,8 +30,7 @@ pub fn run(args: &VocabCheckArgs) -> Result<()> {
     };
     let models = sdist.join("vendor/llama.cpp/models");
     fs::metadata(&models).with_context(|| format!("`{}` holds no vocabularies", models.display()))?;
-    sh("cargo", &["build", "--quiet", "--workspace", "--bin", "vocab_check"], &[])?;
-    sh(&root().join("target/debug/vocab_check").display().to_string(), &[&models.display().to_string()], &[])
+    sh(&program("vocab_check")?.display().to_string(), &[&models.display().to_string()], &[])
 }
 
 fn fetched(folder: &Path) -> Result<PathBuf> {

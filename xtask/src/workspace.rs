@@ -23,10 +23,18 @@ pub fn sh(program: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-/// Builds this checkout's `genie`, with the features of the whole workspace's build, and runs it in the root.
+/// Builds a program of this checkout and returns its file.
+///
+/// `--tests` gives dependencies the features that `cargo test --workspace` gives them. With others most of the workspace would be built
+/// a second time; and `libqnn_host.so`, whose file has one name whatever the features, would make each build undo the other's.
+pub fn program(name: &str) -> Result<PathBuf> {
+    sh("cargo", &["build", "--quiet", "--workspace", "--tests", "--bin", name], &[])?;
+    Ok(root().join("target/debug").join(name))
+}
+
+/// Builds this checkout's `genie` and runs it in the root.
 pub fn genie(args: &[&str]) -> Result<()> {
-    sh("cargo", &["build", "--quiet", "--workspace", "--bin", "genie"], &[])?;
-    sh(&root().join("target/debug/genie").display().to_string(), args, &[])
+    sh(&program("genie")?.display().to_string(), args, &[])
 }
 
 /// All files below `dir` with the extension, in a stable order; build output and hidden folders are left out.

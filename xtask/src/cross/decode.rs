@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::toolchain::{EMULATOR, Toolchain, host_target};
 use crate::qnn_runtime::{self, Machine};
-use crate::workspace::{files, root, sh};
+use crate::workspace::{files, program, root, sh};
 
 /// What the HTP library prints on a machine without the chip, and what we add.
 const NO_CHIP: [&str; 3] = ["`backendCreate` returned 4000", "No Snapdragon SOC detected", "hint: "];
@@ -78,8 +78,7 @@ struct Side {
 
 impl Side {
     fn host() -> Result<Self> {
-        sh("cargo", &["build", "--package", "genie-cli"], &[])?;
-        let command = vec![shown(&root().join("target/debug/genie"))];
+        let command = vec![shown(&program("genie")?)];
         let library = qnn_runtime::fetched(Machine::host())?.join("libQnnHtp.so");
         Ok(Self { name: "this machine", command, env: Vec::new(), library })
     }

@@ -146,12 +146,13 @@ struct Job {
 fn step_jobs(toolchain: &Toolchain, step: Step, programs: &[Program], cases: Option<u32>) -> Result<Vec<Job>> {
     let (cpu, unit) = step.cpu();
     let mut env = toolchain.emulate(cpu)?;
-    env.extend(step.env().iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
     if let Some(cases) = cases {
         env.push(("PROPTEST_CASES".to_owned(), cases.to_string()));
         // The model test of the cache shares its sequences out among 80 combinations.
         env.push(("KV_MODEL_CASES".to_owned(), (cases * 10).to_string()));
     }
+    // Last: a step's own number of cases counts.
+    env.extend(step.env().iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
     let emulated = !toolchain.env().is_empty();
     let start = |program: &Program, args: &[&str]| {
         let mut command = if emulated { Command::new(EMULATOR) } else { Command::new(&program.file) };

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cross::compile;
 use crate::cross::toolchain::{AARCH64, Toolchain, host_target, is_at_hand};
-use crate::workspace::{root, sh};
+use crate::workspace::{self, root, sh};
 
 /// Targets that archives are made for.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", AARCH64];
@@ -99,8 +99,7 @@ fn speaker(target: &str, program: &Path) -> Result<PathBuf> {
     if target == host_target()? {
         return Ok(program.to_owned());
     }
-    sh("cargo", &["build", "--quiet", "--workspace", "--bin", "genie"], &[])?;
-    Ok(root().join("target/debug/genie"))
+    workspace::program("genie")
 }
 
 /// Makes one archive; its path and checksum.

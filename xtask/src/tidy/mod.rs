@@ -7,6 +7,7 @@
 //! * `paths`: every path that a document or a comment names exists;
 //! * `circles`, `imports`: files of different folders do not import each other in a circle;
 //! * `writes`: files are written by `file-io` only;
+//! * `test_files`: a crate that lists its tests by hand forgets none;
 //! * `picture`: ARCHITECTURE.md's picture equals the table of crates.
 
 mod circles;
@@ -17,6 +18,7 @@ mod layers;
 mod paths;
 mod phrases;
 mod picture;
+mod test_files;
 mod words;
 mod writes;
 
@@ -47,6 +49,7 @@ pub fn run(args: &TidyArgs) -> Result<()> {
     let sources = Sources::read(&root)?;
     sources.check_each(&mut faults);
     sources.check_circles(&mut faults);
+    test_files::check(&sources.texts, &mut faults);
     if faults.is_empty() {
         eprintln!("tidy: clean");
         return Ok(());

@@ -57,7 +57,7 @@ fn genie() -> PathBuf {
                 return root().join(program);
             }
             let mut cargo = Command::new("cargo");
-            cargo.args(["build", "--quiet", "--package", "genie-cli"]).current_dir(root());
+            cargo.args(["build", "--quiet", "--workspace", "--tests", "--bin", "genie"]).current_dir(root());
             assert!(cargo.status().unwrap().success());
             root().join("target").join("debug").join("genie")
         })
