@@ -1,19 +1,13 @@
 //! `genie run --prompts` and batches of prompts: each reply is what the prompt gets alone, also in its second turn.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use open_genie::{Options, Prompt, SentenceCode, Session};
 use serde_json::{Value, json};
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
+use crate::program::genie;
 
 fn bundle() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -6,19 +6,13 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::{stderr, stdout};
+
 /// `genie bench` on the demo model, with a cache folder of its own.
 fn bench(cache: &Path, args: &[&str]) -> Output {
     let mut command = Command::cargo_bin("genie").unwrap();
     command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").arg("bench").args(args);
     command.stdin(Stdio::null()).output().unwrap()
-}
-
-fn stdout(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
 }
 
 fn done(output: Output) -> Output {

@@ -2,13 +2,13 @@
 
 #![cfg(all(unix, feature = "server"))]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::served::{Server, serve};
 
 fn genie(cache: &Path) -> Command {
     let mut command = Command::cargo_bin("genie").unwrap();
@@ -21,26 +21,9 @@ fn replay(cache: &Path, args: &[&str]) -> Output {
     genie(cache).args(common).args(args).output().unwrap()
 }
 
-/// Killed when it is dropped, by a failed test too.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Tokens of the prompt and of the reply.
-fn ask(address: &str, prompt: &str, n_predict: usize) -> (u64, u64) {
-    let mut socket = TcpStream::connect(address).unwrap();
-    let body = format!(r#"{{"prompt": "{prompt}", "n_predict": {n_predict}, "temperature": 0}}"#);
-    let n = body.len();
-    let head = "POST /completion HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
-    write!(socket, "{head}Content-Length: {n}\r\n\r\n{body}").unwrap();
-    let mut reply = String::new();
-    socket.read_to_string(&mut reply).unwrap();
-    let reply: Value = serde_json::from_str(reply.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+fn ask(server: &Server, prompt: &str, n_predict: usize) -> (u64, u64) {
+    let reply = server.post("/completion", &json!({"prompt": prompt, "n_predict": n_predict, "temperature": 0}));
     let number = |key: &str| reply[key].as_u64().unwrap_or_else(|| panic!("{key}: {reply}"));
     (number("tokens_evaluated"), number("tokens_predicted"))
 }
@@ -50,16 +33,11 @@ fn recorded_traffic_comes_again_with_its_lengths() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path();
     let (steps, trace) = (cache.join("steps.jsonl"), cache.join("trace.jsonl"));
-    let mut command = genie(cache);
-    command.args(["serve", "--port", "0", "--threads", "1", "--record"]).arg(&steps);
-    let mut server = Server(command.stderr(Stdio::piped()).spawn().unwrap());
-    let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
-    let address = lines.by_ref().find_map(|line| Some(line.unwrap().strip_prefix("serving on http://")?.to_owned()));
-    let address = address.expect("it says where it listens");
+    let server = Server::start(serve().env("GENIE_CACHE", cache).arg("--record").arg(&steps));
     let asked = [
-        ask(&address, "ROMEO:", 5),
-        ask(&address, "Now is the winter of our discontent", 1),
-        ask(&address, "ROMEO: now", 9),
+        ask(&server, "ROMEO:", 5),
+        ask(&server, "Now is the winter of our discontent", 1),
+        ask(&server, "ROMEO: now", 9),
     ];
     // A step is written after its tokens are sent: the last one of the last reply (requests count from 1) leaves all slots idle.
     let is_over = || {

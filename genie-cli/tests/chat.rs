@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
+use crate::program::stderr;
+
 const TEMPLATE: &str = "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}\
     {{ m.role | upper }}:\n{{ m.content }}\n\n{% endfor %}{% if add_generation_prompt %}ASSISTANT:\n{% endif %}";
 
@@ -76,10 +78,6 @@ impl Place {
         let text = |m: &Value, key: &str| m[key].as_str().unwrap().to_owned();
         document["messages"].as_array().unwrap().iter().map(|m| (text(m, "role"), text(m, "content"))).collect()
     }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
@@ -199,7 +197,7 @@ fn templates_that_are_missing_or_broken_are_named() {
     let refused = |args: &[&str]| {
         let output = place.run(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        stderr(&output)
+        stderr(&output).to_owned()
     };
     let error = refused(&["run", "-p", "x", "--system", "y", "-n", "1"]);
     assert!(error.contains("`--system`: the bundle has no chat template"), "{error}");

@@ -8,6 +8,8 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
+use crate::program::stderr;
+
 fn compile(place: &Path, model: &Path) -> Output {
     let mut genie = Command::cargo_bin("genie").unwrap();
     genie.env("GENIE_CACHE", place.join("cache")).env_remove("GENIE_LOG").stdin(Stdio::null());
@@ -18,10 +20,6 @@ fn compile(place: &Path, model: &Path) -> Output {
         .current_dir(place)
         .output()
         .unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn small() -> TestModel {

@@ -8,6 +8,8 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
+use crate::program::{stderr, stdout};
+
 /// `genie` with its own cache folder, so that tests do not share one.
 fn genie(cache: &Path) -> Command {
     let mut command = Command::cargo_bin("genie").unwrap();
@@ -17,14 +19,6 @@ fn genie(cache: &Path) -> Command {
 
 fn run(cache: &Path, args: &[&str]) -> Output {
     genie(cache).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stdout(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
 }
 
 fn code(output: &Output) -> i32 {

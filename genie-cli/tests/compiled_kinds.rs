@@ -1,24 +1,12 @@
 //! Kinds of graphs that `genie compile` makes: each bundle runs, on the graphs it is meant to, with the plain bundle's tokens.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn done(folder: &Path, args: &[&str]) -> Output {
-    let output = genie(folder, args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
+use crate::program::{done, genie};
 
 /// A model whose heads fill a tile.
 fn model(folder: &Path, family: Family) {

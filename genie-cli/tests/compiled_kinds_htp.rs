@@ -2,28 +2,12 @@
 //! A cache in tiles is not compiled for a chip.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn done(folder: &Path, args: &[&str]) -> Output {
-    let output = genie(folder, args);
-    assert!(output.status.success(), "{args:?}: {}", said(&output));
-    output
-}
+use crate::program::done;
 
 fn compile<'a>(bundle: &'a str, flags: &[&'a str]) -> Vec<&'a str> {
     [&["compile", "model", "-o", bundle, "--soc", "sm8650", "--ar", "1,8", "--cl", "64", "-q"], flags].concat()

@@ -3,18 +3,12 @@
 //! rewinds and resets.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{BackendChoice, Options, SentenceCode, Session, Speculation};
 use serde_json::{Value, json};
 
+use crate::program::with_cache as run;
 use crate::recordings;
-
-fn run(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
-}
 
 #[test]
 fn models_without_hidden_states_are_refused() {
@@ -36,25 +30,12 @@ fn models_without_hidden_states_are_refused() {
 
 /// The recorded config of a case, its paths absolute, changed, in a folder of its own.
 fn bundle(change: impl Fn(&mut serde_json::Map<String, Value>)) -> tempfile::TempDir {
-    fn absolute(value: &mut Value) {
-        match value {
-            Value::String(text) if text.starts_with("models/") => {
-                *text = recordings::folder().join("dialogs").join(&*text).display().to_string()
-            }
-            Value::Array(items) => items.iter_mut().for_each(absolute),
-            Value::Object(keys) => keys.values_mut().for_each(absolute),
-            _ => {}
-        }
-    }
     let text = std::fs::read_to_string(recordings::folder().join("dialogs").join("eaglet.json")).unwrap();
     let mut config = serde_json::from_str::<Value>(&text).unwrap()["cases"][0]["config"].clone();
-    absolute(&mut config);
     let dialog = config["dialog"].as_object_mut().unwrap();
     dialog.remove("max-num-tokens");
     change(dialog);
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("genie_config.json"), config.to_string()).unwrap();
-    folder
+    recordings::bundle(&config)
 }
 
 /// One of the two models by itself.

@@ -2,20 +2,14 @@
 //! function in place of the table.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{EmbeddingCallback, Options, Prompt, Session, TokenId};
 use serde_json::{Value, json};
 use testkit::{Decoder, Form, Size};
 
-const TOKENS: [usize; 5] = [3, 5, 7, 40, 21];
+use crate::program::genie;
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
+const TOKENS: [usize; 5] = [3, 5, 7, 40, 21];
 
 fn bytes(numbers: impl IntoIterator<Item = f32>) -> Vec<u8> {
     numbers.into_iter().flat_map(f32::to_le_bytes).collect()

@@ -1,18 +1,10 @@
 //! `genie explain` and `genie verify --naive`: files, figures, and what happens where no checkpoint is found.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-fn genie(place: &Path, args: &[&str]) -> Output {
-    let mut genie = Command::cargo_bin("genie").unwrap();
-    genie.env("GENIE_CACHE", place.join("cache")).env_remove("GENIE_LOG").stdin(Stdio::null());
-    genie.args(args).current_dir(place).output().unwrap()
-}
+use crate::program::genie;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()

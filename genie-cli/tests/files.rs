@@ -11,6 +11,8 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 use tempfile::TempDir;
 
+use crate::program::stderr;
+
 /// A model's folder of this repository, 1.4 MB that compile to more.
 fn demo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo")
@@ -31,12 +33,8 @@ fn genie_with_limit(cache: &Path, bytes: u64, args: &[&str]) -> Output {
     command.output().expect("`prlimit` of util-linux is there")
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// The error line of a program that ended by itself with code 1.
-fn refusal(output: &Output) -> String {
+fn refusal(output: &Output) -> &str {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(1), "{}: {text}", output.status);
     text
@@ -177,7 +175,8 @@ fn outputs_of_bench_on_a_full_disk_leave_the_old_files() {
         let file = disk.path("out");
         std::fs::write(&file, "old").unwrap();
         disk.fill_until(0);
-        let text = refusal(&bench(cache.path(), flag, &file));
+        let output = bench(cache.path(), flag, &file);
+        let text = refusal(&output);
         assert!(text.contains(&format!("`{flag}`: cannot write `{file}`: it needs ")), "{text}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
         let names: Vec<_> = everything(disk.place.path()).into_keys().collect();

@@ -1,22 +1,13 @@
 //! Bundles with fused graphs at the command line: every command on one that has no others, and what the config's `pd_fusion.enable` chooses.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::program::{genie, stderr as said};
 
 fn printed(folder: &Path, args: &[&str]) -> String {
     let output = genie(folder, args);
@@ -28,7 +19,7 @@ fn printed(folder: &Path, args: &[&str]) -> String {
 fn refused(folder: &Path, args: &[&str]) -> String {
     let output = genie(folder, args);
     assert_eq!(output.status.code(), Some(1), "{args:?}: {}", said(&output));
-    said(&output)
+    said(&output).to_owned()
 }
 
 const PLAIN: &[&str] = &["--ar", "1,8", "--cl", "64", "--precision", "f32", "-q"];

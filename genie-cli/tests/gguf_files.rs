@@ -7,6 +7,8 @@ use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::{GgufDraft, GgufValue, Matrices, TestModel};
 
+use crate::program::stderr;
+
 /// `genie` whose cache and temporary folder are inside `place`.
 fn genie(place: &Path, args: &[&str]) -> Output {
     let temporary = place.join("tmp");
@@ -18,10 +20,6 @@ fn genie(place: &Path, args: &[&str]) -> Output {
 
 fn compile(place: &Path, file: &str, more: &[&str]) -> Output {
     genie(place, &[&["compile", file, "-o", "bundle", "--ar", "1,8", "--cl", "32"], more].concat())
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -66,7 +64,7 @@ fn layers_of_eight_bits_are_rounded_only_if_that_is_asked_for() {
         let output = compile(place.path(), "m.gguf", &[&["--json", "--force"], more].concat());
         assert!(output.status.success(), "{}", stderr(&output));
         let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        (record["manifest"]["options"].clone(), stderr(&output))
+        (record["manifest"]["options"].clone(), stderr(&output).to_owned())
     };
     let rounded = "rounding to q4_0 moved the weights by";
     let (own, said) = options(&[]);
@@ -139,7 +137,8 @@ fn files_that_are_cut_say_so() {
     let bytes = model(Matrices::Q8_0).bytes();
     for part in [0, 1, 7, 25, 49] {
         std::fs::write(place.path().join("m.gguf"), &bytes[..bytes.len() * part / 50]).unwrap();
-        let said = stderr(&compile(place.path(), "m.gguf", &[]));
+        let output = compile(place.path(), "m.gguf", &[]);
+        let said = stderr(&output);
         assert!(said.contains("`m.gguf` is damaged") || part == 0 && said.contains("it is empty"), "{part}/50: {said}");
         assert!(part == 0 || said.contains("incomplete or damaged: download it again"), "{part}/50: {said}");
     }

@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::stderr;
+
 /// `genie run` on the demo model, with its own cache folder.
 fn run(cache: &Path, args: &[&str]) -> Output {
     let mut command = Command::cargo_bin("genie").unwrap();
@@ -17,10 +19,6 @@ fn run(cache: &Path, args: &[&str]) -> Output {
         .stdin(Stdio::null())
         .output()
         .unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! `--image-grid`: rows of images turn by frame, row and column, as a program has it through `Session::place_image`.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use engine::Grid;
@@ -11,17 +9,7 @@ use genie_types::TokenId;
 use open_genie::{Options, Prompt, Session, place_images};
 use serde_json::{Value, json};
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn done(folder: &Path, args: &[&str]) -> Output {
-    let output = genie(folder, args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
+use crate::program::{done, genie};
 
 /// A bundle `plain` that takes embeddings, the same with three positions a token as `bundle`, and six rows: `rows.npy` in two rows of
 /// three, `flat.raw` without an order.

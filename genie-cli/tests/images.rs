@@ -1,9 +1,7 @@
 //! Images in a prompt: rows of embeddings from a file, and pixels through an image encoder.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use genie_types::{Dtype, TensorInfo};
@@ -11,20 +9,10 @@ use open_genie::{BackendChoice, Options};
 use qnn_api::{Context, Param, TensorKind};
 use serde_json::Value;
 
+use crate::program::{done, genie};
+
 /// Pixels: three rows of 16.
 const PIXELS: [usize; 4] = [1, 3, 4, 4];
-
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn done(folder: &Path, args: &[&str]) -> Output {
-    let output = genie(folder, args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
 
 /// A bundle that takes embeddings, and its width.
 fn bundle(folder: &Path) -> usize {

@@ -1,19 +1,13 @@
 //! Several replies at once under a grammar: each has a state of its own, and is what the same prompt gets alone.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use open_genie::{Grammar, GrammarKind, Options, Prompt, SentenceCode, Session, StopReason};
 use serde_json::Value;
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
+use crate::program::genie;
 
 fn bundle() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -11,6 +11,8 @@ use genie_types::TokenId;
 use open_genie::{LongContext, Options, PolicyChoice, SamplerSettings, SentenceCode, Session, StopReason};
 use serde_json::Value;
 
+use crate::program::stderr as said;
+
 /// Flags of each kind, and whether libGenie's policy is followed.
 const KINDS: &[(&str, &str, bool)] = &[
     ("window:20", "2", false),
@@ -26,10 +28,6 @@ fn genie(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::cargo_bin("genie").unwrap();
     command.current_dir(folder).args(args).stdin(Stdio::null()).env("GENIE_CACHE", folder.join("cache"));
     command.env("QNN_RUNTIME_DIR", "/no/such/folder").env_remove("GENIE_LOG").output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The record of a run of `base` with these flags.
@@ -136,7 +134,7 @@ fn what_cannot_be_is_refused_with_a_hint() {
     let refused = |args: &[&str], code: i32| {
         let output = genie(folder.path(), &[&["run", "-c", "base", "-p", "x"], args].concat());
         assert_eq!(output.status.code(), Some(code), "{args:?}: {}", said(&output));
-        said(&output)
+        said(&output).to_owned()
     };
     for (args, hint) in [
         (

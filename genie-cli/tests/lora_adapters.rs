@@ -8,6 +8,8 @@ use compiler::Family;
 use compiler::testmodel::{TestAdapter, TestModel};
 use serde_json::{Value, json};
 
+use crate::program::stderr;
+
 /// A model with two adapters, and what is made of them.
 struct Place {
     folder: tempfile::TempDir,
@@ -70,10 +72,6 @@ impl Place {
 }
 
 const PROMPT: &str = "11,48,85,122,159,196,233,20,57,94";
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
 
 fn refused(output: &Output) -> &str {
     assert_eq!(output.status.code(), Some(1), "{}", stderr(output));

@@ -1,6 +1,9 @@
 //! All tests of crate `genie-cli` in one program: a program takes seconds to build and link, whatever its tests are.
 
+mod program;
 mod recordings;
+#[cfg(all(unix, feature = "server"))]
+mod served;
 
 mod batch;
 mod bench;

@@ -10,6 +10,8 @@ use compiler::Family;
 use compiler::testmodel::{Matrices, TestModel};
 use serde_json::Value;
 
+use crate::program::stderr;
+
 /// A folder with a cache and a folder of models of its own.
 struct Place(tempfile::TempDir);
 
@@ -54,12 +56,8 @@ impl Place {
     fn refused(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {}", stderr(&output));
-        stderr(&output)
+        stderr(&output).to_owned()
     }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 const QUICK: [&str; 3] = ["-n", "3", "--greedy"];

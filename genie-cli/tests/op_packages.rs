@@ -13,6 +13,8 @@ use genie_types::{Dtype, TensorInfo};
 use qnn_api::{Backend, BackendOptions, Context, ContextOptions, Library, TensorKind};
 use serde_json::Value;
 
+use crate::program::stderr as said;
+
 /// The folder of `cpu_op_package.h`.
 const INCLUDE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../testkit/c");
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/op_package/package.c");
@@ -24,10 +26,6 @@ fn genie(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
     command.args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 fn done(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Value {
     let output = genie(folder, args, env);
     assert!(output.status.success(), "{args:?}: {}", said(&output));
@@ -37,7 +35,7 @@ fn done(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Value {
 fn refused(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> String {
     let output = genie(folder, args, env);
     assert_eq!(output.status.code(), Some(1), "{args:?}: {}", said(&output));
-    said(&output)
+    said(&output).to_owned()
 }
 
 /// The package, built with these definitions.

@@ -9,6 +9,8 @@ use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 
+use crate::program::stderr;
+
 /// A working folder with a small model in `model`.
 struct Place(tempfile::TempDir);
 
@@ -53,10 +55,6 @@ impl Place {
     fn check_runs(&self, bundle: &str) {
         done(self.run(&["run", "-c", bundle, "--prompt-tokens", "1,2,3", "-n", "2", "--greedy", "-q"]));
     }
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
 }
 
 fn done(output: Output) -> String {

@@ -20,25 +20,6 @@ fn ids(list: &Value) -> Vec<u64> {
     list.as_array().into_iter().flatten().map(|id| id.as_u64().unwrap()).collect()
 }
 
-/// The config with absolute paths, in a folder of its own.
-fn config_of(case: &Value, recordings: &Path) -> tempfile::TempDir {
-    fn absolute(value: &mut Value, base: &Path) {
-        match value {
-            Value::String(path) if path.starts_with("models/") || path.starts_with("grammars/") => {
-                *path = base.join(&*path).to_str().unwrap().to_owned();
-            }
-            Value::Array(all) => all.iter_mut().for_each(|value| absolute(value, base)),
-            Value::Object(all) => all.values_mut().for_each(|value| absolute(value, base)),
-            _ => {}
-        }
-    }
-    let mut config = case["config"].clone();
-    absolute(&mut config, recordings);
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("genie_config.json"), config.to_string()).unwrap();
-    folder
-}
-
 /// The graphs of recorded executions, as `genie run --json` counts them: names without the context, runs in a row.
 fn graphs(executions: &Value) -> Vec<(String, u64)> {
     let mut runs: Vec<(String, u64)> = Vec::new();
@@ -78,13 +59,13 @@ fn run(config: &Path, prompt: &[String], more: &[String]) -> (Output, Value) {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn recorded_replies_under_a_grammar_are_repeated() {
-    let recordings = recordings::folder().join("dialogs");
-    let text = std::fs::read_to_string(recordings.join("grammar.json")).unwrap();
+    let dialogs = recordings::folder().join("dialogs");
+    let text = std::fs::read_to_string(dialogs.join("grammar.json")).unwrap();
     let document: Value = serde_json::from_str(&text).unwrap();
     let (mut n_equal, mut n_refused) = (0, 0);
     for case in document["cases"].as_array().unwrap() {
         let name = case["name"].as_str().unwrap();
-        let config = config_of(case, &recordings);
+        let config = recordings::bundle(&case["config"]);
         if case["create_error"].is_string() {
             let (output, record) = run(config.path(), &["--prompt".into(), "a".into()], &[]);
             let said = String::from_utf8_lossy(&output.stderr);
@@ -102,7 +83,7 @@ fn recorded_replies_under_a_grammar_are_repeated() {
         let more: Vec<String> = set
             .map(|step| {
                 assert_eq!(step[1], "ebnf", "{name}");
-                let file = recordings.join(step[2].as_str().unwrap());
+                let file = dialogs.join(step[2].as_str().unwrap());
                 vec!["--grammar-file".to_owned(), file.to_str().unwrap().to_owned()]
             })
             .unwrap_or_default();

@@ -10,29 +10,11 @@ use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{BackendChoice, Options, PolicyChoice, SentenceCode, Session};
 use serde_json::{Value, json};
 
-use crate::recordings;
+use crate::recordings::{self, bundle};
 
 fn cases() -> Vec<Value> {
     let text = std::fs::read_to_string(recordings::folder().join("dialogs").join("kvshare.json")).unwrap();
     serde_json::from_str::<Value>(&text).unwrap()["cases"].as_array().unwrap().clone()
-}
-
-/// The config in a folder of its own, its paths absolute.
-fn bundle(config: &Value) -> tempfile::TempDir {
-    fn absolute(value: &mut Value) {
-        match value {
-            Value::String(text) if text.starts_with("models/") => {
-                *text = recordings::folder().join("dialogs").join(&*text).display().to_string()
-            }
-            Value::Array(items) => items.iter_mut().for_each(absolute),
-            Value::Object(keys) => keys.values_mut().for_each(absolute),
-            _ => {}
-        }
-    }
-    let (mut config, folder) = (config.clone(), tempfile::tempdir().unwrap());
-    absolute(&mut config);
-    std::fs::write(folder.path().join("genie_config.json"), config.to_string()).unwrap();
-    folder
 }
 
 /// In a process of its own: files go to the working folder.

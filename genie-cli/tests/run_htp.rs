@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::{stderr, stdout};
 use crate::recordings;
 
 const NAMES: [&str; 4] = ["fp16_ar1_32_cl128", "fp16_split2", "fp16_scatter", "w8a16"];
@@ -24,14 +25,6 @@ fn genie(args: &[&str]) -> Output {
     // A recorded config dumps tensors below the current folder.
     command.current_dir(env!("CARGO_TARGET_TMPDIR"));
     command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH").args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stdout(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
 }
 
 fn record(output: &Output) -> Value {

@@ -1,20 +1,13 @@
 //! A program's function in place of the sampler: by a call, and by the name that a config gives.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use open_genie::{Options, Prompt, SamplerCallback, Session, TokenId};
 use serde_json::{Value, json};
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
+use crate::program::genie;
 
 const PROMPT: [TokenId; 3] = [TokenId(12), TokenId(7), TokenId(9)];
 

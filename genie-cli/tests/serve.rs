@@ -2,60 +2,21 @@
 
 #![cfg(all(unix, feature = "server"))]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
-struct Server {
-    child: Child,
-    address: String,
-    /// What it said before it listened.
-    said: Vec<String>,
-    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
-}
+use crate::served::{self, Server};
 
 fn serve(args: &[&str]) -> Server {
-    serve_with(args, &[])
+    Server::start(served::serve().args(args))
 }
 
-fn serve_with(args: &[&str], variables: &[(&str, &std::ffi::OsStr)]) -> Server {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.envs(variables.iter().copied());
-    command.args(["serve", "--port", "0", "--threads", "1"]).args(args).env_remove("GENIE_LOG");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut said = Vec::new();
-    let address = lines.by_ref().find_map(|line| {
-        let line = line.unwrap();
-        let address = line.strip_prefix("serving on http://").map(str::to_owned);
-        said.push(line);
-        address
-    });
-    Server { child, address: address.expect("it says where it listens"), said, lines }
-}
-
-impl Server {
-    fn send(&self, request: &str) -> TcpStream {
-        let mut socket = TcpStream::connect(&self.address).unwrap();
-        socket.write_all(request.as_bytes()).unwrap();
-        socket
-    }
-
-    fn chat(&self, body: &Value) -> TcpStream {
-        let body = body.to_string();
-        self.send(&format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        ))
-    }
-
-    fn signal(&self) {
-        let done = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(done.success());
-    }
+fn chat(server: &Server, body: &Value) -> TcpStream {
+    server.send("POST", "/v1/chat/completions", &body.to_string()).unwrap()
 }
 
 fn all(mut socket: TcpStream) -> String {
@@ -67,20 +28,21 @@ fn all(mut socket: TcpStream) -> String {
 /// SIGTERM while a stream runs: the stream ends as it would have, the access log has its line, the exit code is the signal's.
 #[test]
 fn sigterm_finishes_what_runs() {
-    let mut server = serve(&["--alias", "bard"]);
+    let server = serve(&["--alias", "bard"]);
     let body = json!({
         "messages": [{"role": "user", "content": "ROMEO:"}], "max_tokens": 40, "temperature": 0, "stream": true,
     });
-    let whole = all(server.chat(&body));
+    let whole = all(chat(&server, &body));
     assert!(whole.contains("\"model\":\"bard\"") && whole.contains("data: [DONE]"), "{whole}");
-    let mut socket = server.chat(&body);
+    let mut socket = chat(&server, &body);
     let mut first = [0; 64];
     socket.read_exact(&mut first).unwrap();
-    server.signal();
+    server.signal("-TERM");
     let rest = all(socket);
     assert!(rest.contains("data: [DONE]"), "{rest}");
-    assert_eq!(server.child.wait().unwrap().code(), Some(143));
-    let log: Vec<Value> = server.lines.by_ref().filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).collect();
+    let (code, lines) = server.end();
+    assert_eq!(code, Some(143));
+    let log: Vec<Value> = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
     assert_eq!(log.iter().filter(|line| line["path"] == "/v1/chat/completions" && line["status"] == 200).count(), 2);
     assert!(log.iter().all(|line| line["id"].as_str().is_some_and(|id| id.starts_with("req_"))));
 }
@@ -93,9 +55,9 @@ fn flags_say_how_requests_share_the_model() {
         let server = serve(args);
         let said = "timed a step of each width with an empty and a full cache, in ms: 1 rows ";
         let timed = server.said.iter().find(|line| line.starts_with(said)).is_some_and(|line| line.contains("32 rows"));
-        let text = all(server.chat(&request));
+        let text = all(chat(&server, &request));
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-        server.signal();
+        server.signal("-TERM");
         let body: Value = serde_json::from_str(text.rsplit_once("\r\n\r\n").unwrap().1).unwrap();
         (timed, body["choices"][0]["message"]["content"].as_str().unwrap().to_owned())
     };
@@ -155,14 +117,14 @@ fn defaults_of_every_command_do_not_stop_the_server() {
     for (limit, counted) in [("-1", None), ("3", Some(3))] {
         // The planner's policy is another thing than the scheduler's.
         std::fs::write(&file, format!("max-tokens = {limit}\npolicy = \"cost\"\n")).unwrap();
-        let server = serve_with(&[], &[("GENIE_TOML", file.as_os_str())]);
-        let reply = all(server.chat(&body));
+        let server = Server::start(served::serve().env("GENIE_TOML", &file));
+        let reply = all(chat(&server, &body));
         let reply: Value = serde_json::from_str(reply.split("\r\n\r\n").nth(1).unwrap()).unwrap();
         let n = reply["usage"]["completion_tokens"].as_u64().unwrap();
         match counted {
             Some(wanted) => assert_eq!(n, wanted, "{reply}"),
             None => assert!(n > 100, "{reply}"),
         }
-        server.signal();
+        server.signal("-TERM");
     }
 }

@@ -2,15 +2,15 @@
 
 #![cfg(all(unix, feature = "server"))]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
+
+use crate::served::{Server, serve};
 
 /// What a chat becomes, for the server as for `genie run`.
 const TEMPLATE: &str = "{%- for m in messages -%}{{ m.role }}: {{ m.content }}\n{% endfor -%}bot:";
@@ -60,53 +60,29 @@ fn run(folder: &Path, message: &str) -> String {
     text
 }
 
-struct Server {
-    child: Child,
-    address: String,
-}
+/// The server of a folder's bundle; the rest of what tests ask of it is below.
+struct Bundle(Server);
 
-impl Server {
+impl Bundle {
     fn start(folder: &Path, flags: &[&str]) -> Self {
-        let args = ["serve", "bundle", "--port", "0", "--threads", "1", "--chat-template", "chat.jinja"];
-        let slots = ["--slots", "2", "--slot-save-path", "slots", "--record", "steps.jsonl"];
-        let mut command = genie(folder, &[&args[..], &slots, flags].concat());
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = Vec::new();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let address = lines.by_ref().find_map(|line| {
-            let address = line.strip_prefix("serving on http://").map(str::to_owned);
-            said.push(line);
-            address
-        });
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address.unwrap_or_else(|| panic!("it says where it listens: {said:?}")) }
-    }
-
-    /// Status and body.
-    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
-        let mut socket = TcpStream::connect(&self.address).unwrap();
-        let body = body.to_string();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-        write!(socket, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-    }
-
-    fn json(&self, method: &str, path: &str, body: &Value) -> Value {
-        let (status, text) = self.ask(method, path, body);
-        assert_eq!(status, 200, "{path}: {text}");
-        serde_json::from_str(&text).unwrap()
+        let args =
+            ["--chat-template", "chat.jinja", "--slots", "2", "--slot-save-path", "slots", "--record", "steps.jsonl"];
+        let mut command = serve();
+        command.arg("bundle").args(args).args(flags);
+        Self(Server::start(command.current_dir(folder).env("GENIE_CACHE", folder.join("cache"))))
     }
 
     fn post(&self, path: &str, body: &Value) -> Value {
-        self.json("POST", path, body)
+        self.0.post(path, body)
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.0.json("GET", path, &Value::Null)
     }
 
     /// The message of a refusal.
     fn refused(&self, path: &str, body: &Value, expected: u16) -> String {
-        let (status, text) = self.ask("POST", path, body);
+        let (status, text) = self.0.ask("POST", path, body);
         assert_eq!(status, expected, "{path}: {text}");
         let error: Value = serde_json::from_str(&text).unwrap();
         error["error"]["message"].as_str().unwrap().to_owned()
@@ -118,17 +94,10 @@ impl Server {
 
     /// The pieces of a streamed reply, put together.
     fn streamed(&self, message: &str) -> String {
-        let (status, text) = self.ask("POST", "/v1/chat/completions", &chat(message, true));
+        let (status, text) = self.0.ask("POST", "/v1/chat/completions", &chat(message, true));
         assert!(status == 200 && text.contains("data: [DONE]"), "{text}");
         let chunks = text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
         chunks.filter_map(|chunk| Some(chunk["choices"][0]["delta"]["content"].as_str()?.to_owned())).collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -164,7 +133,7 @@ fn clients_on_fused_graphs_alone_get_what_run_prints() {
     set_engine_key(folder, "batching", json!({"coalesce-window-us": 300_000}));
     let messages = ["a first one", "another, which is a bit longer", "and what the third client says"];
     let expected = messages.map(|message| run(folder, message));
-    let server = Server::start(folder, &[]);
+    let server = Bundle::start(folder, &[]);
     let (streamed, whole, third) = std::thread::scope(|scope| {
         let streamed = scope.spawn(|| server.streamed(messages[0]));
         let third = scope.spawn(|| {
@@ -180,8 +149,8 @@ fn clients_on_fused_graphs_alone_get_what_run_prints() {
     assert!(graphs(&all).all(|graph| graph.starts_with("model.0.")), "{all:?}");
     assert!(all.iter().any(|step| step["rows"].as_array().unwrap().len() == 2), "no step had two requests: {all:?}");
     assert!(all.iter().all(|step| step["slots"].as_array().unwrap().len() <= 16), "{all:?}");
-    assert_eq!(server.json("GET", "/props", &Value::Null)["total_slots"], 2);
-    assert_eq!(server.json("GET", "/engine/state", &Value::Null)["widths"][2]["width"], 8);
+    assert_eq!(server.get("/props")["total_slots"], 2);
+    assert_eq!(server.get("/engine/state")["widths"][2]["width"], 8);
 }
 
 #[test]
@@ -190,14 +159,14 @@ fn slots_of_fused_graphs_are_saved_and_restored() {
     let folder = folder.path();
     let file = json!({"filename": "one"});
     let first = {
-        let server = Server::start(folder, &["--keep-slots"]);
+        let server = Bundle::start(folder, &["--keep-slots"]);
         let first = server.chat("what is kept");
         let saved = server.post("/slots/0?action=save", &file);
         assert!(saved["n_saved"].as_u64().unwrap() > REPLY as u64, "{saved}");
         assert_eq!(server.post("/slots/0?action=erase", &json!({}))["n_erased"], saved["n_saved"]);
         first
     };
-    let server = Server::start(folder, &[]);
+    let server = Bundle::start(folder, &[]);
     server.post("/slots/0?action=restore", &file);
     let again = server.chat("what is kept");
     assert_eq!(content(&again), content(&first));
@@ -209,7 +178,7 @@ fn slots_of_fused_graphs_are_saved_and_restored() {
     let saved = {
         (0..2).for_each(|slot| drop(server.post(&format!("/slots/{slot}?action=erase"), &json!({}))));
         server.post("/completion", &long);
-        let slots = server.json("GET", "/slots", &Value::Null);
+        let slots = server.get("/slots");
         assert_eq!(slots[0]["n_past"], 126, "{slots}");
         server.post(&format!("/slots/{}?action=save", slots[0]["id"]), &file)
     };
@@ -227,7 +196,7 @@ fn slots_of_fused_graphs_are_saved_and_restored() {
 fn requests_that_fused_graphs_cannot_serve_are_refused_by_name() {
     let folder = compiled(&["--pd-only"]);
     let folder = folder.path();
-    let server = Server::start(folder, &[]);
+    let server = Bundle::start(folder, &[]);
     let said = server.refused("/v1/embeddings", &json!({"input": "a"}), 501);
     assert!(said.contains("`bundle` gives no embeddings: its graphs give logits only"), "{said}");
     let said = server.refused("/completion", &json!({"prompt": "a", "lora": [{"id": 0, "scale": 1.0}]}), 400);
@@ -258,14 +227,14 @@ fn the_config_chooses_the_graphs_that_serve() {
         if let Some(enable) = enable {
             set_engine_key(folder, "pd_fusion", json!({"enable": enable}));
         }
-        let server = Server::start(folder, &[]);
+        let server = Bundle::start(folder, &[]);
         if let Some(filename) = saved_before {
             server.post("/slots/1?action=restore", &json!({"filename": filename}));
         }
         let reply = server.chat("whichever graphs run");
         let cached = cached(&reply);
         assert_eq!(cached > 0, saved_before.is_some(), "{reply}");
-        let slots = server.json("GET", "/slots", &Value::Null);
+        let slots = server.get("/slots");
         server.post(&format!("/slots/{}?action=save", slots[0]["id"]), &json!({"filename": saves}));
         drop(server);
         let all = steps(folder);

@@ -2,60 +2,33 @@
 
 #![cfg(all(unix, feature = "server"))]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
-struct Server {
-    child: Child,
-    address: String,
-}
+use crate::served::{Server, serve};
 
-impl Server {
+/// The server of a folder of models.
+struct Models(Server);
+
+impl Models {
     fn start(folder: &Path, flags: &[&str]) -> Self {
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command.args(["serve", "--port", "0", "--threads", "1", "--no-access-log", "--models"]).arg(folder).args(flags);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address =
-            lines.by_ref().find_map(|line| Some(line.unwrap().strip_prefix("serving on http://")?.to_owned()));
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address: address.expect("it says where it listens") }
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let mut socket = TcpStream::connect(&self.address).unwrap();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}",
-            body.len()
-        );
-        write!(socket, "{head}\r\n\r\n{body}").unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
+        Self(Server::start(serve().args(["--no-access-log", "--models"]).arg(folder).args(flags)))
     }
 
     fn chat(&self, model: &str) -> (u16, Value) {
-        let body = json!({"model": model, "messages": [{"role": "user", "content": "ROMEO:"}], "max_tokens": 3, "temperature": 0});
-        self.ask("POST", "/v1/chat/completions", &body.to_string())
+        let messages = [json!({"role": "user", "content": "ROMEO:"})];
+        let body = json!({"model": model, "messages": messages, "max_tokens": 3, "temperature": 0});
+        let (status, text) = self.0.ask("POST", "/v1/chat/completions", &body);
+        (status, serde_json::from_str(&text).unwrap())
     }
 
     fn loaded(&self) -> Vec<String> {
-        let (_, list) = self.ask("GET", "/v1/models", "");
+        let list = self.0.json("GET", "/v1/models", &Value::Null);
         let loaded = list["data"].as_array().unwrap().iter().filter(|model| model["status"]["value"] == "loaded");
         loaded.map(|model| model["id"].as_str().unwrap().to_owned()).collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -75,7 +48,7 @@ fn models_of_a_folder_are_loaded_when_they_are_named() {
     copy(&demo, &folder.path().join("two"));
     std::fs::write(folder.path().join("notes.txt"), "no model").unwrap();
     std::fs::write(folder.path().join("notes.json"), "{}").unwrap();
-    let server = Server::start(folder.path(), &["--models-max", "1"]);
+    let server = Models::start(folder.path(), &["--models-max", "1"]);
     assert!(server.loaded().is_empty());
     for name in ["one", "two", "one"] {
         let (status, reply) = server.chat(name);
@@ -100,7 +73,7 @@ fn models_of_a_folder_are_loaded_when_they_are_named() {
 fn a_limit_of_memory_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     copy(&open_genie::demo::bundle().unwrap(), &folder.path().join("one"));
-    let server = Server::start(folder.path(), &["--models-memory", "0"]);
+    let server = Models::start(folder.path(), &["--models-memory", "0"]);
     let (status, reply) = server.chat("one");
     assert!(
         status == 503 && reply["error"]["message"].as_str().unwrap().contains("more than all models may"),

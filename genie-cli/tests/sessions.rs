@@ -1,20 +1,10 @@
 //! Files that one run leaves for the next: saved dialogs, prefix caches, calibrations.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-/// `genie` on the demo model, with its own cache folder.
-fn run(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
+use crate::program::{stderr, with_cache as run};
 
 fn done(output: Output) -> Output {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

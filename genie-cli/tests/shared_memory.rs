@@ -11,6 +11,8 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
+use crate::program::stderr as said;
+
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_rpcmem/fake_rpcmem.c");
 
 /// A folder with the bundle `base` in two splits and the stand-in library in `lib`.
@@ -33,10 +35,6 @@ fn genie(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
     command.current_dir(folder).args(args).stdin(Stdio::null()).env("GENIE_CACHE", folder.join("cache"));
     command.env("QNN_RUNTIME_DIR", "/no/such/folder").env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH");
     command.envs(env.iter().copied()).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// What a run did.
@@ -70,7 +68,12 @@ impl Run {
         let lines = |path: &PathBuf| -> Vec<String> {
             std::fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
         };
-        Self { tokens: record["tokens"].clone(), said: said(&output), memory: lines(&memory), calls: lines(&calls) }
+        Self {
+            tokens: record["tokens"].clone(),
+            said: said(&output).to_owned(),
+            memory: lines(&memory),
+            calls: lines(&calls),
+        }
     }
 
     fn calls_of(&self, name: &str) -> usize {

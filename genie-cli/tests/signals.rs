@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::stderr;
+
 /// The longest wait for anything; reached by a failure only.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -60,10 +62,6 @@ fn start(folder: &Path, args: &[&str]) -> Child {
     let mut command = genie(folder);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn send(child: &Child, signals: &[&str]) {
@@ -445,7 +443,7 @@ fn other_ends_of_stdout_and_stderr() {
         assert_eq!(shell(&format!("\"$GENIE\" {args} | true; exit 0")).status.code(), Some(0), "{args}");
     }
     let closed = shell("\"$GENIE\" run -p A -n 5 --save s3 >&-");
-    assert_eq!((closed.status.code(), stderr(&closed).as_str()), (Some(0), ""));
+    assert_eq!((closed.status.code(), stderr(&closed)), (Some(0), ""));
     assert!(folder.path().join("s3/open-genie.kvs").exists());
     for line in
         ["run -p A -n 5 -vv 2>&1 >/dev/null | true", "run -p A -n 5 -vvv 2>&-", "run -p A -n 5 -vvv 2>/dev/full"]

@@ -1,19 +1,10 @@
 //! `genie run --spec` on the demo model: the reply stays the same, what became of the drafts is printed, wrong values are named.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-fn run(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
+use crate::program::{stderr, with_cache as run};
 
 fn record(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(output));

@@ -1,15 +1,10 @@
 //! `genie run --spec lade` and `--spec ssd`, and `genie make-prefix`, on the demo model: the reply stays the same.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
-fn run(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
-}
+use crate::program::with_cache as run;
 
 fn record(output: &Output) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);

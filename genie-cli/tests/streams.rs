@@ -1,18 +1,12 @@
 //! `genie run --streams`: each reply is what the model says by itself after the prompt and that reply's first token.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
+use crate::program::genie;
 
 fn bundle() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -5,6 +5,8 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::stderr;
+
 fn genie(args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("genie").unwrap();
     command.env_remove("GENIE_LOG").env_remove("GENIE_MODEL").env_remove("GENIE_TEMP").stdin(Stdio::null()).args(args);
@@ -19,10 +21,6 @@ fn done(args: &[&str]) -> String {
     let output = run(args);
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
     String::from_utf8(output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn record(args: &[&str]) -> Value {
@@ -72,7 +70,8 @@ fn the_seed_is_shown_and_repeats_a_run() {
         let again = record(&["--temp", "2", "--top-p", "1", "--seed", &seed.to_string()]);
         assert_eq!(tokens(&again), tokens(&random));
     }
-    let shown = stderr(&run(&["run", "-p", "ROMEO:", "-n", "2", "--stats", "--seed", "77", "--temp", "1"]));
+    let output = run(&["run", "-p", "ROMEO:", "-n", "2", "--stats", "--seed", "77", "--temp", "1"]);
+    let shown = stderr(&output);
     assert!(shown.lines().any(|line| line.split_whitespace().eq(["seed", "77"])), "{shown}");
 }
 
@@ -163,7 +162,7 @@ fn tokens_of_a_text_are_those_that_a_run_processes() {
 fn a_bos_token_that_is_typed_is_warned_of() {
     let shown: Value = serde_json::from_str(&done(&["tokenize", "demo", "x", "--json"])).unwrap();
     let bos = shown["tokens"][0]["piece"].as_str().unwrap().to_owned();
-    let said = |prompt: &str| stderr(&run(&["run", "--raw", "-n", "1", "-p", prompt]));
+    let said = |prompt: &str| stderr(&run(&["run", "--raw", "-n", "1", "-p", prompt])).to_owned();
     let twice = said(&format!("{bos}ROMEO:"));
     assert!(twice.contains("warning: the prompt begins with the BOS token twice") && twice.contains(&bos), "{twice}");
     assert!(!said("ROMEO:").contains("BOS"));

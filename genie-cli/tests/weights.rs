@@ -11,15 +11,7 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-/// `genie` with its own cache folder.
-fn run(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
+use crate::program::{stderr, with_cache as run};
 
 fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("killed: {}", stderr(output)))

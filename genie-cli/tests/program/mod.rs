@@ -1,0 +1,36 @@
+//! The program `genie` as tests start it: with a cache of its own, without the caller's log level, and with nothing to read.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+
+/// In a folder, with its cache below it.
+pub fn genie(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
+    command.args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// As `genie`, which must succeed.
+pub fn done(folder: &Path, args: &[&str]) -> Output {
+    let output = genie(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    output
+}
+
+/// With its cache in this folder, wherever the test runs.
+pub fn with_cache(cache: &Path, args: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// What it wrote for its user; all of it is text.
+pub fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// What it wrote as its result; all of it is text.
+pub fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
