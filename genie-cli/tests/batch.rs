@@ -2,19 +2,13 @@
 
 use std::path::Path;
 
-use compiler::Family;
-use compiler::testmodel::TestModel;
 use open_genie::{Options, Prompt, SentenceCode, Session};
 use serde_json::{Value, json};
 
-use crate::program::genie;
+use crate::program::{compiled, genie};
 
 fn bundle() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    TestModel::tiny(Family::Llama).write(&folder.path().join("model")).unwrap();
-    let made = genie(folder.path(), &["compile", "model", "-o", "bundle", "--ar", "1,8", "--cl", "96", "-q"]);
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    folder
+    compiled(&["--ar", "1,8", "--cl", "96"])
 }
 
 fn record(folder: &Path, args: &[&str]) -> Value {

@@ -1,30 +1,14 @@
 //! What a user has of binaries loaded on demand, of dumped tensors and of the times at the end of a run.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
-use compiler::Family;
-use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
-/// Runs `genie` in a folder.
-fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    let output = command.args(args).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output
-}
+use crate::program::{compiled, done};
 
 /// A folder with a bundle of two splits.
 fn bundle() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    TestModel::tiny(Family::Llama).write(&folder.path().join("model")).unwrap();
-    let args =
-        ["compile", "model", "-o", "bundle", "--ar", "1,8", "--cl", "64", "--splits", "lut-decoder-lmhead", "-q"];
-    genie(folder.path(), &args);
-    folder
+    compiled(&["--ar", "1,8", "--cl", "64", "--splits", "lut-decoder-lmhead"])
 }
 
 const RUN: [&str; 8] = ["run", "-c", "bundle", "--prompt-tokens", "12,7,9,3,1", "-n", "3", "--greedy"];
@@ -36,8 +20,8 @@ fn tokens(output: &Output) -> Value {
 #[test]
 fn binaries_on_demand_change_no_token() {
     let folder = bundle();
-    let kept = genie(folder.path(), &[&RUN[..], &["--json"]].concat());
-    let freed = genie(folder.path(), &[&RUN[..], &["--json", "--dynamic-load"]].concat());
+    let kept = done(folder.path(), &[&RUN[..], &["--json"]].concat());
+    let freed = done(folder.path(), &[&RUN[..], &["--json", "--dynamic-load"]].concat());
     assert_eq!(tokens(&freed), tokens(&kept));
     assert_eq!(tokens(&kept).as_array().unwrap().len(), 3);
 }
@@ -50,10 +34,10 @@ fn the_debug_block_dumps_tensors_where_the_program_was_started() {
     changed["dialog"]["debug"] = json!({"path": "out", "dump-tensors": true, "dump-outputs": true, "dump-specs": true});
     let path = folder.path().join("bundle/with_debug.json");
     std::fs::write(&path, changed.to_string()).unwrap();
-    let plain = genie(folder.path(), &[&RUN[..], &["--json"]].concat());
+    let plain = done(folder.path(), &[&RUN[..], &["--json"]].concat());
     let mut args = RUN;
     args[2] = "bundle/with_debug.json";
-    let dumped = genie(folder.path(), &[&args[..], &["--json"]].concat());
+    let dumped = done(folder.path(), &[&args[..], &["--json"]].concat());
     assert_eq!(tokens(&dumped), tokens(&plain));
     let out = folder.path().join("out/text_primary");
     let first = std::fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -72,7 +56,7 @@ fn the_debug_block_dumps_tensors_where_the_program_was_started() {
 #[test]
 fn stats_end_with_the_line_of_libgenies_log() {
     let folder = bundle();
-    let output = genie(folder.path(), &[&RUN[..], &["--stats", "--save", "saved"]].concat());
+    let output = done(folder.path(), &[&RUN[..], &["--stats", "--save", "saved"]].concat());
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let line = text.lines().last().unwrap();
     assert!(line.starts_with("init:[last:") && line.contains("] prompt:[last:"), "{text}");

@@ -2,19 +2,13 @@
 
 use std::path::Path;
 
-use compiler::Family;
-use compiler::testmodel::TestModel;
 use open_genie::{Grammar, GrammarKind, Options, Prompt, SentenceCode, Session, StopReason};
 use serde_json::Value;
 
-use crate::program::genie;
+use crate::program::{compiled, genie};
 
 fn bundle() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    TestModel::tiny(Family::Llama).write(&folder.path().join("model")).unwrap();
-    let made = genie(folder.path(), &["compile", "model", "-o", "bundle", "--ar", "1,8", "--cl", "160", "-q"]);
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    folder
+    compiled(&["--ar", "1,8", "--cl", "160"])
 }
 
 fn record(folder: &Path, args: &[&str]) -> Value {

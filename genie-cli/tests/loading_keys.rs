@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
-use compiler::Family;
-use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
+
+use crate::program::compiled;
 
 fn genie(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::cargo_bin("genie").unwrap();
@@ -31,11 +31,8 @@ fn run(folder: &Path, pointer: &str, key: &str, value: Value) -> (Option<Value>,
 
 #[test]
 fn loading_keys_act_and_change_no_token() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = compiled(&["--ar", "1,8", "--cl", "64"]);
     let folder = folder.path();
-    TestModel::tiny(Family::Llama).write(&folder.join("model")).unwrap();
-    let made = genie(folder, &["compile", "model", "-o", "bundle", "--ar", "1,8", "--cl", "64", "-q"]);
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let htp = "/dialog/engine/backend/QnnHtp";
     let (plain, said) = run(folder, htp, "allow-async-init", json!(false));
     let plain = plain.unwrap();

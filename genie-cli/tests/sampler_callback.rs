@@ -2,12 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use compiler::Family;
-use compiler::testmodel::TestModel;
 use open_genie::{Options, Prompt, SamplerCallback, Session, TokenId};
 use serde_json::{Value, json};
 
-use crate::program::genie;
+use crate::program::{compiled, genie};
 
 const PROMPT: [TokenId; 3] = [TokenId(12), TokenId(7), TokenId(9)];
 
@@ -20,11 +18,7 @@ fn nth(logits: &[f32], n: usize) -> TokenId {
 
 #[test]
 fn a_function_chooses_each_token() {
-    let folder = tempfile::tempdir().unwrap();
-    TestModel::tiny(Family::Llama).write(&folder.path().join("model")).unwrap();
-    assert!(
-        genie(folder.path(), &["compile", "model", "-o", "bundle", "--ar", "1,8", "--cl", "64", "-q"]).status.success()
-    );
+    let folder = compiled(&["--ar", "1,8", "--cl", "64"]);
     let path = folder.path().join("bundle");
     let open = |options: &Options| {
         let mut session = Session::open(&path, options).unwrap();

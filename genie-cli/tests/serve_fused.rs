@@ -10,7 +10,7 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
-use crate::served::{Server, serve};
+use crate::served::{Server, recorded, serve};
 
 /// What a chat becomes, for the server as for `genie run`.
 const TEMPLATE: &str = "{%- for m in messages -%}{{ m.role }}: {{ m.content }}\n{% endfor -%}bot:";
@@ -115,10 +115,8 @@ fn cached(reply: &Value) -> u64 {
     reply["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0)
 }
 
-/// The lines of `--record` behind the first.
 fn steps(folder: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(folder.join("steps.jsonl")).unwrap();
-    text.lines().skip(1).filter_map(|line| serde_json::from_str(line).ok()).collect()
+    recorded(&folder.join("steps.jsonl"))
 }
 
 fn graphs(steps: &[Value]) -> impl Iterator<Item = &str> {
@@ -236,8 +234,8 @@ fn the_config_chooses_the_graphs_that_serve() {
         assert_eq!(cached > 0, saved_before.is_some(), "{reply}");
         let slots = server.get("/slots");
         server.post(&format!("/slots/{}?action=save", slots[0]["id"]), &json!({"filename": saves}));
-        drop(server);
         let all = steps(folder);
+        drop(server);
         let n_fused = graphs(&all).filter(|graph| graph.starts_with("model.0.")).count();
         assert!(!all.is_empty() && (n_fused == 0 || n_fused == graphs(&all).count()), "{all:?}");
         (n_fused > 0, content(&reply).to_owned())

@@ -1,5 +1,6 @@
 //! All tests of crate `open-genie` in one program: a program takes seconds to build and link, whatever its tests are.
 
+mod ticks;
 mod tree_bundles;
 
 mod bundle_sizes;

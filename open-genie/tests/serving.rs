@@ -7,9 +7,11 @@ use std::sync::OnceLock;
 use compiler::testmodel::TestModel;
 use compiler::{CompileOptions, Family, KvCacheType, PdGraphs, PdUpdate};
 use genie_bundle::manifest::Precision;
-use open_genie::serving::{Event, Finished, Request, RequestId, ServeOptions, Serving};
+use open_genie::serving::{Request, ServeOptions, Serving};
 use open_genie::{Bundle, LongContext, Options, PrefixCacheOptions, Speculation, TokenId, open_backend};
 use serde_json::{Value, json};
+
+use crate::ticks::{serve, tokens};
 
 struct Bundles {
     folder: tempfile::TempDir,
@@ -74,31 +76,6 @@ fn requests(serving: &mut Serving) -> Vec<Request> {
     [(1, 21), (2, 5), (3, 33), (4, 9), (5, 17)].into_iter().map(request).collect()
 }
 
-/// Serves them; in the order of the requests. `seen` is asked after each step.
-fn serve(serving: &mut Serving, requests: Vec<Request>, mut seen: impl FnMut(&mut Serving, usize)) -> Vec<Finished> {
-    let submit = |request| serving.scheduler().submit(request, 0).unwrap();
-    let ids: Vec<RequestId> = requests.into_iter().map(submit).collect();
-    let mut done: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
-    for now in 0..10_000 {
-        let report = serving.scheduler().tick(now).unwrap();
-        seen(serving, report.rows.iter().filter(|rows| rows.prefill).map(|rows| rows.n).sum());
-        for event in serving.scheduler().take_events() {
-            match event {
-                Event::Done(finished) => {
-                    let at = ids.iter().position(|id| *id == finished.id).unwrap();
-                    done[at] = Some(*finished);
-                }
-                Event::Failed { error, .. } => panic!("{error}"),
-                _ => {}
-            }
-        }
-        if done.iter().all(Option::is_some) {
-            break;
-        }
-    }
-    done.into_iter().map(|finished| finished.unwrap()).collect()
-}
-
 /// What each request has when it is alone, with plain graphs.
 fn alone() -> Vec<Vec<TokenId>> {
     alone_in(&bundles().plain)
@@ -109,10 +86,6 @@ fn alone_in(bundle: &PathBuf) -> Vec<Vec<TokenId>> {
     let requests = requests(&mut serving);
     let tokens = |request| serve(&mut serving, vec![request], |_, _| ()).remove(0).reply.tokens;
     requests.into_iter().map(tokens).collect()
-}
-
-fn tokens(found: &[Finished]) -> Vec<Vec<TokenId>> {
-    found.iter().map(|finished| finished.reply.tokens.clone()).collect()
 }
 
 #[test]

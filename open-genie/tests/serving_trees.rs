@@ -10,7 +10,8 @@ use open_genie::serving::{Event, Finished, Request, ServeOptions, Serving};
 use open_genie::{Bundle, Options, TokenId, open_backend};
 use serde_json::json;
 
-use crate::tree_bundles::{Bundles, VOCAB, open, open_with, options_of_one, serve_n, serve_options, tokens};
+use crate::ticks::tokens;
+use crate::tree_bundles::{Bundles, VOCAB, open, open_with, options_of_one, serve_n, serve_options};
 
 fn bundles() -> &'static Bundles {
     static BUNDLES: OnceLock<Bundles> = OnceLock::new();

@@ -4,7 +4,8 @@
 use compiler::HtpOptions;
 use open_genie::Options;
 
-use crate::tree_bundles::{Bundles, TARGET, open, serve_n, tokens};
+use crate::ticks::tokens;
+use crate::tree_bundles::{Bundles, TARGET, open, serve_n};
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
+use compiler::Family;
+use compiler::testmodel::TestModel;
 
 /// In a folder, with its cache below it.
 pub fn genie(folder: &Path, args: &[&str]) -> Output {
@@ -17,6 +19,14 @@ pub fn done(folder: &Path, args: &[&str]) -> Output {
     let output = genie(folder, args);
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
     output
+}
+
+/// A folder with `model`, a tiny Llama, and `bundle`, compiled from it with these flags.
+pub fn compiled(flags: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    TestModel::tiny(Family::Llama).write(&folder.path().join("model")).unwrap();
+    done(folder.path(), &[&["compile", "model", "-o", "bundle", "-q"], flags].concat());
+    folder
 }
 
 /// With its cache in this folder, wherever the test runs.

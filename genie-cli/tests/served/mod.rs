@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
@@ -83,6 +85,22 @@ impl Server {
     pub fn end(mut self) -> (Option<i32>, Vec<String>) {
         let status = self.child.wait().unwrap();
         (status.code(), self.log.take().unwrap().join().unwrap())
+    }
+}
+
+/// The steps in a file of `--record`, once the last of them has left all slots idle: a step is written after its tokens are sent.
+pub fn recorded(file: &Path) -> Vec<Value> {
+    let is_idle = |slot: &Value| slot["state"] == "idle";
+    let is_last = |step: &Value| step["slots"].as_array().is_some_and(|slots| slots.iter().all(is_idle));
+    let began = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(file).unwrap();
+        let steps: Vec<Value> = text.lines().skip(1).filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if steps.last().is_some_and(is_last) {
+            return steps;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{text}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

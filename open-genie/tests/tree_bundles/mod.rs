@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use compiler::testmodel::{TestEagle, TestModel};
 use compiler::{CompileOptions, Family, HtpOptions};
 use genie_bundle::manifest::Precision;
-use open_genie::serving::{Event, Finished, Request, RequestId, ServeOptions, Serving, StepTime, StepTimes};
+use open_genie::serving::{Finished, Request, ServeOptions, Serving, StepTime, StepTimes};
 use open_genie::{BackendChoice, Bundle, Options, TokenId, open_backend};
 use serde_json::{Value, json};
+
+use crate::ticks::serve;
 
 /// The chip of bundles for the HTP.
 pub const TARGET: &str = "sm8650";
@@ -149,29 +151,6 @@ fn requests(serving: &mut Serving, n: u32, n_tokens: usize, sampled: bool) -> Ve
 /// All at once; returns what became of them, and how many steps it took.
 pub fn serve_n(serving: &mut Serving, n: u32, n_tokens: usize, sampled: bool) -> (Vec<Finished>, usize) {
     let requests = requests(serving, n, n_tokens, sampled);
-    let scheduler = serving.scheduler();
-    let ids: Vec<RequestId> = requests.into_iter().map(|request| scheduler.submit(request, 0).unwrap()).collect();
-    let mut done: Vec<Option<Finished>> = ids.iter().map(|_| None).collect();
-    for now in 0_u64.. {
-        scheduler.tick(now).unwrap();
-        for event in scheduler.take_events() {
-            match event {
-                Event::Done(finished) => {
-                    let place = ids.iter().position(|id| *id == finished.id).unwrap();
-                    done[place] = Some(*finished);
-                }
-                Event::Failed { error, .. } => panic!("{error}"),
-                _ => {}
-            }
-        }
-        if scheduler.is_idle() {
-            break;
-        }
-        assert!(now < 5_000, "it does not end");
-    }
-    (done.into_iter().flatten().collect(), scheduler.counts().n_steps)
-}
-
-pub fn tokens(found: &[Finished]) -> Vec<Vec<TokenId>> {
-    found.iter().map(|finished| finished.reply.tokens.clone()).collect()
+    let found = serve(serving, requests, |_, _| ());
+    (found, serving.scheduler().counts().n_steps)
 }
