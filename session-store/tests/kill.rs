@@ -46,8 +46,7 @@ fn child(name: &str, path: &Path) -> Child {
         }
         None => Command::new(program),
     };
-    let name = format!("kill::{name}");
-    command.args(["--exact", &name, "--ignored", "--test-threads=1"]).env("KV_KILL_PATH", path);
+    command.args(["--exact", name, "--ignored", "--test-threads=1"]).env("KV_KILL_PATH", path);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

@@ -1,7 +1,6 @@
 //! All tests of crate `session-store` in one program: a program takes seconds to build and link, whatever its tests are.
 
 mod cache_files;
-mod kill;
 mod not_a_file;
 mod restored;
 mod shared_store;
