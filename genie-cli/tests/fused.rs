@@ -134,7 +134,7 @@ fn every_command_takes_fused_graphs_or_says_why_not() {
     assert_eq!(reply(folder, "fused")["tokens"], reply(folder, "plain")["tokens"]);
 
     let report = genie(folder, &["doctor", "fused"]);
-    let text = String::from_utf8_lossy(&report.stdout).into_owned() + &said(&report);
+    let text = String::from_utf8_lossy(&report.stdout).into_owned() + said(&report);
     assert!(report.status.success() && text.contains("fused-graphs") && text.contains("model.0.pd.s8"), "{text}");
 
     let inspected: Value = serde_json::from_str(&printed(folder, &["inspect", "fused", "--json"])).unwrap();
@@ -251,7 +251,7 @@ fn the_config_chooses_between_plain_and_fused_graphs() {
 }
 
 fn said_all(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &said(output)
+    String::from_utf8_lossy(&output.stdout).into_owned() + said(output)
 }
 
 /// Fault 3: an end token as a prompt's first token was not seen, and the request decoded on.
