@@ -95,6 +95,7 @@ struct State {
     /// How the running command is stopped.
     stops: Vec<Box<dyn Fn() + Send>>,
     /// What is done before the program ends at once.
+    #[cfg(unix)]
     before_end: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -168,6 +169,7 @@ impl Interrupt {
     }
 
     /// Calls this before a signal ends the program at once: for what outlives it, such as a terminal's mode. It must not wait or panic.
+    #[cfg(unix)]
     pub fn before_end(&self, call: impl Fn() + Send + 'static) {
         self.state().before_end = Some(Box::new(call));
     }
