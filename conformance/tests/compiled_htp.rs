@@ -5,7 +5,7 @@
 //! candle by a few lines of their own, so the quantiser is not held against itself.
 //!
 //! A step may prefer another token only where the reference's margin is within twice the tolerance: both logits could have
-//! moved by it. Each case prints what it found: `cargo test -p conformance --test tests compiled_htp:: -- --ignored --nocapture`.
+//! moved by it. Each case prints what it found: `cargo test --workspace --test tests compiled_htp:: -- --ignored --nocapture`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

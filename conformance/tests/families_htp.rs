@@ -1,6 +1,6 @@
 //! Every model family compiled for a Hexagon chip and run on Qualcomm's emulator, against the model in double precision.
 //!
-//! `cargo test -p conformance --test tests families_htp:: -- --ignored --nocapture` prints what each is off by.
+//! `cargo test --workspace --test tests families_htp:: -- --ignored --nocapture` prints what each is off by.
 
 use compiler::testmodel::TestModel;
 use compiler::{CONFIG_FILE, CompileOptions, Family, HtpOptions, Silent, Splits, compile};

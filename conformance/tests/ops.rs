@@ -44,7 +44,7 @@ fn docs_show_the_suite() {
     let differs = now.lines().zip(wanted.lines()).find(|(a, b)| a != b);
     assert!(
         now == wanted,
-        "`docs/ops.md` is stale at {differs:?}: CONFORMANCE_WRITE=1 cargo test -p conformance --test tests ops::"
+        "`docs/ops.md` is stale at {differs:?}: CONFORMANCE_WRITE=1 cargo test --workspace --test tests ops::"
     );
 }
 

@@ -13,7 +13,7 @@
 //! Softmax and gates make errors grow or fade, so the tests allow twice that in the root mean square, and
 //! [`PEAK`] sigma for the worst of 100 x vocabulary logits. A step may prefer another token only where the
 //! reference's margin is within twice the peak: both logits could have moved by it.
-//! What was found: `cargo test -p conformance --test tests quantised:: -- --nocapture`.
+//! What was found: `cargo test --workspace --test tests quantised:: -- --nocapture`.
 
 use std::path::Path;
 use std::sync::Arc;

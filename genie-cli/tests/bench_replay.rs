@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
-use crate::served::{Server, serve};
+use crate::served::{Server, leaves_all_idle, recorded, serve};
 
 fn genie(cache: &Path) -> Command {
     let mut command = Command::cargo_bin("genie").unwrap();
@@ -39,20 +39,10 @@ fn recorded_traffic_comes_again_with_its_lengths() {
         ask(&server, "Now is the winter of our discontent", 1),
         ask(&server, "ROMEO: now", 9),
     ];
-    // A step is written after its tokens are sent: the last one of the last reply (requests count from 1) leaves all slots idle.
-    let is_over = || {
-        let text = std::fs::read_to_string(&steps).unwrap();
-        let last = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).next_back();
-        last.is_some_and(|line| {
-            line["rows"].as_array().is_some_and(|rows| rows.iter().any(|row| row["request"] == 3))
-                && line["slots"].as_array().is_some_and(|slots| slots.iter().all(|slot| slot["state"] == "idle"))
-        })
-    };
-    let began = std::time::Instant::now();
-    while !is_over() {
-        assert!(began.elapsed().as_secs() < 60, "{}", std::fs::read_to_string(&steps).unwrap());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    // The last step of the last reply: requests count from 1.
+    recorded(&steps, |step| {
+        leaves_all_idle(step) && step["rows"].as_array().is_some_and(|rows| rows.iter().any(|row| row["request"] == 3))
+    });
     drop(server);
     let output = replay(cache, &["--replay", steps.to_str().unwrap(), "--record", trace.to_str().unwrap()]);
     let said = String::from_utf8(output.stderr).unwrap();

@@ -57,7 +57,6 @@ fn flags_say_how_requests_share_the_model() {
         let timed = server.said.iter().find(|line| line.starts_with(said)).is_some_and(|line| line.contains("32 rows"));
         let text = all(chat(&server, &request));
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
-        server.signal("-TERM");
         let body: Value = serde_json::from_str(text.rsplit_once("\r\n\r\n").unwrap().1).unwrap();
         (timed, body["choices"][0]["message"]["content"].as_str().unwrap().to_owned())
     };
@@ -125,6 +124,5 @@ fn defaults_of_every_command_do_not_stop_the_server() {
             Some(wanted) => assert_eq!(n, wanted, "{reply}"),
             None => assert!(n > 100, "{reply}"),
         }
-        server.signal("-TERM");
     }
 }

@@ -10,7 +10,7 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
-use crate::served::{Server, recorded, serve};
+use crate::served::{Server, leaves_all_idle, recorded, serve};
 
 /// What a chat becomes, for the server as for `genie run`.
 const TEMPLATE: &str = "{%- for m in messages -%}{{ m.role }}: {{ m.content }}\n{% endfor -%}bot:";
@@ -116,7 +116,7 @@ fn cached(reply: &Value) -> u64 {
 }
 
 fn steps(folder: &Path) -> Vec<Value> {
-    recorded(&folder.join("steps.jsonl"))
+    recorded(&folder.join("steps.jsonl"), leaves_all_idle)
 }
 
 fn graphs(steps: &[Value]) -> impl Iterator<Item = &str> {

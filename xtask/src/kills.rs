@@ -22,6 +22,6 @@ pub fn run(args: &KillsArgs) -> Result<()> {
     let seed = seed.as_deref().map(|seed| ("GENIE_KILLS_SEED", seed));
     let env: Vec<_> = [("GENIE_KILLS", &*n)].into_iter().chain(seed).collect();
     // One after the other: each measures its own uninterrupted run first.
-    let test = ["test", "-p", "genie-cli", "--test", "tests", "kills::", "--", "--nocapture", "--test-threads", "1"];
+    let test = ["test", "--workspace", "--test", "tests", "kills::", "--", "--nocapture", "--test-threads", "1"];
     sh("cargo", &test, &env)
 }

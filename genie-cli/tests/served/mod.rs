@@ -88,15 +88,18 @@ impl Server {
     }
 }
 
-/// The steps in a file of `--record`, once the last of them has left all slots idle: a step is written after its tokens are sent.
-pub fn recorded(file: &Path) -> Vec<Value> {
-    let is_idle = |slot: &Value| slot["state"] == "idle";
-    let is_last = |step: &Value| step["slots"].as_array().is_some_and(|slots| slots.iter().all(is_idle));
+/// Whether a recorded step has left all slots idle.
+pub fn leaves_all_idle(step: &Value) -> bool {
+    step["slots"].as_array().is_some_and(|slots| slots.iter().all(|slot| slot["state"] == "idle"))
+}
+
+/// The steps in a file of `--record`, once the last one is there: a step is written after its tokens are sent.
+pub fn recorded(file: &Path, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
     let began = Instant::now();
     loop {
         let text = std::fs::read_to_string(file).unwrap();
         let steps: Vec<Value> = text.lines().skip(1).filter_map(|line| serde_json::from_str(line).ok()).collect();
-        if steps.last().is_some_and(is_last) {
+        if steps.last().is_some_and(&is_last) {
             return steps;
         }
         assert!(began.elapsed() < Duration::from_secs(60), "{text}");
