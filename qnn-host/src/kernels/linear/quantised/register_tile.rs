@@ -19,14 +19,14 @@ pub(super) struct Tile {
     pub(super) opened: *const u8,
     /// Opened scales, groups [`GROUP_SCALES`] apart.
     pub(super) scales: *const f32,
-    /// A panel, from its first block on.
+    /// A panel, from the first of the blocks on.
     pub(super) acts: *const u8,
-    /// The first block.
-    pub(super) block0: usize,
     pub(super) blocks: usize,
     pub(super) bits: Bits,
-    /// The panel's products, rows as wide as the groups, to add to.
+    /// The panel's products with these groups, to add to.
     pub(super) to: *mut f32,
+    /// From a row of products to the next one.
+    pub(super) width: usize,
 }
 
 /// # Safety
@@ -101,7 +101,7 @@ unsafe fn tile<
     d: D,
     t: Tile,
 ) {
-    let place = |r: usize, g: usize| t.to.wrapping_add((r * G + g) * GROUP);
+    let place = |r: usize, g: usize| t.to.wrapping_add(r * t.width + g * GROUP);
     // Sums of all blocks stay in registers where there are enough: to store them for each takes as long as a fifth of the products.
     let stay = const { D::TILE.1 >= 3 };
     let mut all = [[d.zero(); G]; R];
@@ -116,9 +116,9 @@ unsafe fn tile<
     for at in 0..t.blocks * PARTS {
         // Products that are kept in memory are not to be kept in registers as well: AVX2 has too few.
         let to = if stay || cfg!(not(target_arch = "x86_64")) { t.to } else { opaque(t.to) };
-        let place = |r: usize, g: usize| to.wrapping_add((r * G + g) * GROUP);
+        let place = |r: usize, g: usize| to.wrapping_add(r * t.width + g * GROUP);
         let (block, part) = (at / PARTS, at % PARTS);
-        let record = Record::at(t.acts, R, t.block0 + block);
+        let record = Record::at(t.acts, R, block);
         let opened = t.opened.wrapping_add(block * OPEN_BYTES);
         // SAFETY: the block exists in all operands.
         unsafe {

@@ -20,6 +20,8 @@ use crate::pool::Worker;
 
 /// Most groups of a task.
 const MAX_GROUPS: usize = 3;
+/// Tasks of a layer for each thread, where tasks are of several register tiles.
+const TASKS: usize = 8;
 /// Blocks that are opened at a time.
 pub(super) const OPEN_BLOCKS: usize = 8;
 /// Rows of `X` whose products are kept: with their quantised rows, a part of the second-level cache.
@@ -77,12 +79,12 @@ pub(super) unsafe fn run<D: Dot>(
     blocks: usize,
     own: *mut f32,
 ) {
-    let chunk = D::TILE.1 * GROUP;
     let mut task = worker.take();
     let mut first = 0;
     for layer in job.layers {
         let Some(weights) = packed(layer, by_halves) else { continue };
         let n = weights.rows();
+        let chunk = groups_of_task(D::TILE.1, n, worker.count()) * GROUP;
         let tasks = n.div_ceil(chunk);
         while task < first + tasks {
             let n0 = (task - first) * chunk;
@@ -94,10 +96,17 @@ pub(super) unsafe fn run<D: Dot>(
     }
 }
 
+/// Groups of a task of a layer of `n` outputs: as many as there is room for, so that quantised rows are read seldom, but a register tile's where
+/// there would be few tasks for all threads.
+const fn groups_of_task(of_tile: usize, n: usize, threads: usize) -> usize {
+    let most = MAX_GROUPS / of_tile * of_tile;
+    if n.div_ceil(most * GROUP) < TASKS * threads { of_tile } else { most }
+}
+
 /// Outputs `n0 .. n0 + count` of a layer, for all rows.
 ///
 /// # Safety
-/// As [`run`]; `n0` begins a group, `count` is at most a tile's groups.
+/// As [`run`]; `n0` begins a group, `count` is at most [`MAX_GROUPS`] groups.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn outputs<D: Dot>(
@@ -189,30 +198,41 @@ unsafe fn products<D: Dot>(
                     d.float().prefetch_l2(w.group(group0 + group).wrapping_add(next + 64 * line));
                 }
             }
-            // SAFETY: panel `panel` has these blocks; its products fit.
-            unsafe {
-                let tile = Tile {
-                    opened: open.cast(),
-                    scales,
-                    acts: acts.add(len_bytes(panel * D::TILE.0, blocks)),
-                    block0,
-                    blocks: count,
-                    bits: packing.bits,
-                    to: to.add(panel * D::TILE.0 * groups * GROUP),
-                };
-                match (packing.bits, by_block, w.minima(group0).is_some()) {
-                    (Bits::Six, ..) => by_shape::<D, true, 2, false, 6>(d, groups, tile),
-                    (Bits::Three, ..) => by_shape::<D, true, 2, false, 3>(d, groups, tile),
-                    (Bits::UTwo, _, true) => by_shape::<D, true, 2, true, 2>(d, groups, tile),
-                    (Bits::UTwo, _, false) => by_shape::<D, true, 2, false, 2>(d, groups, tile),
-                    (Bits::Four, true, _) => by_shape::<D, true, 1, false, 4>(d, groups, tile),
-                    (Bits::Four, false, _) => by_shape::<D, false, 1, false, 4>(d, groups, tile),
-                    (Bits::UFour, _, true) => by_shape::<D, true, 1, true, 4>(d, groups, tile),
-                    (Bits::UFour, _, false) => by_shape::<D, true, 1, false, 4>(d, groups, tile),
-                    (Bits::UFive, _, true) => by_shape::<D, true, 1, true, 5>(d, groups, tile),
-                    (Bits::Five, ..) | (Bits::UFive, _, false) => by_shape::<D, true, 1, false, 5>(d, groups, tile),
-                    (_, true, _) => by_shape::<D, true, 1, false, 8>(d, groups, tile),
-                    (_, false, _) => by_shape::<D, false, 1, false, 8>(d, groups, tile),
+            // The next panel's rows come from the second-level cache, or a further one, meanwhile.
+            let acts = acts.wrapping_add(len_bytes(panel * D::TILE.0, blocks) + len_bytes(D::TILE.0, block0));
+            let next_acts = acts.wrapping_add(len_bytes(D::TILE.0, blocks));
+            for line in 0..len_bytes(D::TILE.0, count).div_ceil(64) {
+                d.float().prefetch(next_acts.wrapping_add(64 * line));
+            }
+            for group in (0..groups).step_by(D::TILE.1) {
+                // SAFETY: panel `panel` has these blocks; its products fit.
+                unsafe {
+                    let tile = Tile {
+                        opened: open.cast::<u8>().add(group * OPEN_BLOCKS * OPEN_BYTES),
+                        scales: scales.add(group * GROUP_SCALES),
+                        acts,
+                        blocks: count,
+                        bits: packing.bits,
+                        to: to.add((panel * D::TILE.0 * groups + group) * GROUP),
+                        width: groups * GROUP,
+                    };
+                    let of_tile = D::TILE.1.min(groups - group);
+                    match (packing.bits, by_block, w.minima(group0).is_some()) {
+                        (Bits::Six, ..) => by_shape::<D, true, 2, false, 6>(d, of_tile, tile),
+                        (Bits::Three, ..) => by_shape::<D, true, 2, false, 3>(d, of_tile, tile),
+                        (Bits::UTwo, _, true) => by_shape::<D, true, 2, true, 2>(d, of_tile, tile),
+                        (Bits::UTwo, _, false) => by_shape::<D, true, 2, false, 2>(d, of_tile, tile),
+                        (Bits::Four, true, _) => by_shape::<D, true, 1, false, 4>(d, of_tile, tile),
+                        (Bits::Four, false, _) => by_shape::<D, false, 1, false, 4>(d, of_tile, tile),
+                        (Bits::UFour, _, true) => by_shape::<D, true, 1, true, 4>(d, of_tile, tile),
+                        (Bits::UFour, _, false) => by_shape::<D, true, 1, false, 4>(d, of_tile, tile),
+                        (Bits::UFive, _, true) => by_shape::<D, true, 1, true, 5>(d, of_tile, tile),
+                        (Bits::Five, ..) | (Bits::UFive, _, false) => {
+                            by_shape::<D, true, 1, false, 5>(d, of_tile, tile);
+                        }
+                        (_, true, _) => by_shape::<D, true, 1, false, 8>(d, of_tile, tile),
+                        (_, false, _) => by_shape::<D, false, 1, false, 8>(d, of_tile, tile),
+                    }
                 }
             }
         }
