@@ -31,6 +31,12 @@ impl Noise {
     }
 }
 
+/// Cases of a property: `most`, or what `PROPTEST_CASES` says where that is fewer, as under an emulator.
+pub(crate) fn cases(most: u32) -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    asked.map_or(most, |asked: u32| asked.min(most))
+}
+
 /// Numbers as bytes of a float or 32-bit integer type.
 pub(crate) fn bytes_of(dtype: Dtype, values: &[f32]) -> Vec<u8> {
     match dtype {

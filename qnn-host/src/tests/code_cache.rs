@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::ir::{Dtype, Param, Quant, Role, SourceGraph, TensorId};
-use crate::testing::{Build, Noise, bytes_of, compare, ints, labels};
+use crate::testing::{Build, Noise, bytes_of, cases, compare, ints, labels};
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -126,7 +126,7 @@ fn inputs(graph: &SourceGraph, case: Case, n_past: u32, seed: u64) -> Vec<Vec<u8
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(48)))]
 
     #[test]
     fn the_past_is_read_where_it_is(

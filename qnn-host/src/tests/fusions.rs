@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::cache_in_blocks::{self, float};
 use super::llama::{Shape, decoder, inputs};
 use crate::ir::{Dtype, Param, SourceGraph, TensorId};
-use crate::testing::{Build, Noise, bytes_of, compare, ints, labels};
+use crate::testing::{Build, Noise, bytes_of, cases, compare, ints, labels};
 
 /// Noise for every input.
 fn noise(graph: &SourceGraph, seed: u64) -> Vec<Vec<u8>> {
@@ -26,7 +26,7 @@ fn check_labels(b: &Build, fused: &[&str], gone: &[&str]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(24)))]
 
     #[test]
     fn linear_with_bias_and_residual(

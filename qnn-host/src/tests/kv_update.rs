@@ -10,7 +10,7 @@ use crate::ops::kv_update;
 use crate::pool::{Pool, PoolOptions};
 use crate::prepare::PrepareOptions;
 use crate::step::{Arena, ClientBuffer};
-use crate::testing::{Build, Noise, bytes_of, ints, labels};
+use crate::testing::{Build, Noise, bytes_of, cases, ints, labels};
 
 /// Extents: heads, elements a row, rows of a cache, rows of a step.
 #[derive(Clone, Copy, Debug)]
@@ -275,7 +275,7 @@ const HOWS: [How; 4] = [How::Op, How::OpByRow, How::Elements, How::Nd];
 const TYPES: [Dtype; 6] = [Dtype::F32, Dtype::F16, Dtype::UFixed8, Dtype::SFixed8, Dtype::U8, Dtype::I8];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
     #[test]
     fn all_updates_follow_the_rule_in_place_or_not(

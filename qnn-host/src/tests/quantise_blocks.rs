@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::cache_in_blocks::{self, float};
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
-use crate::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
+use crate::testing::{Build, Noise, bytes_of, cases, compare, ints, labels, run};
 
 const NUMBERS: Quant = Quant::PerTensor { scale: 1.0, offset: -128 };
 const LEAST: f32 = 5.960_464_5e-8;
@@ -104,7 +104,7 @@ fn n_fused(b: &Build) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
     #[test]
     fn rows_into_blocks_are_one_step_and_have_the_bits_of_the_ops(

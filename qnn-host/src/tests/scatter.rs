@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::ir::{Dtype, Param, TensorId};
-use crate::testing::{Build, Noise, bytes_of, compare, ints, labels, run};
+use crate::testing::{Build, Noise, bytes_of, cases, compare, ints, labels, run};
 
 #[derive(Clone, Copy, Debug)]
 struct Shape {
@@ -109,7 +109,7 @@ fn check(s: Shape, room: u32, seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(24)))]
 
     #[test]
     fn scattered_caches(

@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
 use crate::kernels::block_values::FLOATS;
 use crate::kernels::k_blocks::LEVELS;
-use crate::testing::{Build, Noise, bytes_of, numbers_of, run};
+use crate::testing::{Build, Noise, bytes_of, cases, numbers_of, run};
 
 /// How a constant `[n, k]` is stored.
 #[derive(Clone, Copy, Debug)]
@@ -270,7 +270,7 @@ fn tail() -> impl Strategy<Value = Tail> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(200)))]
 
     #[test]
     fn every_form_runs_beside_every_other(

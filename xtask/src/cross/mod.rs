@@ -43,7 +43,8 @@ pub struct BuildArgs {
 pub struct TestArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Cases of each property that has no number of its own, and of the cache's model test [default: as without emulation].
+    /// Cases of a property of qnn-host at the most, of those of the libraries that have no number of their own, and, ten times as many, of the
+    /// cache's model test [default: as without emulation].
     #[arg(long, value_name = "CASES")]
     cases: Option<u32>,
     /// Only these steps.

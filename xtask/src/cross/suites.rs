@@ -88,7 +88,6 @@ pub fn run(toolchain: &Toolchain, target: &str, cases: Option<u32>, only: &[Step
         for step in &steps {
             jobs.extend(step_jobs(toolchain, *step, &programs, cases)?);
         }
-        jobs.push(examples(toolchain, target, &packages)?);
         run_all(jobs)?;
     }
     if steps.contains(&Step::Decode) {
@@ -179,16 +178,6 @@ fn step_jobs(toolchain: &Toolchain, step: Step, programs: &[Program], cases: Opt
         jobs.push(Job { name, command: start(program, names) });
     }
     Ok(jobs)
-}
-
-/// The examples in documents, once, whatever the CPU. All packages in one call, as they were built: else their features would differ,
-/// and cargo would build them again.
-fn examples(toolchain: &Toolchain, target: &str, packages: &[&str]) -> Result<Job> {
-    let names = packages.iter().flat_map(|name| ["--package", name]);
-    let mut command = Command::new("cargo");
-    command.args(["test", "--doc", "--target", target]).args(names).current_dir(root());
-    command.envs(borrowed(&toolchain.emulate("max")?));
-    Ok(Job { name: "examples in documents".to_owned(), command })
 }
 
 /// Runs all, one per core at a time, and prints how long each took.

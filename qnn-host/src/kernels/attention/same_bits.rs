@@ -7,6 +7,7 @@ use super::*;
 use crate::kernels::Float;
 use crate::kernels::testing::{encoded, isas, numbers};
 use crate::pool::PoolOptions;
+use crate::testing::cases;
 
 #[derive(Clone, Copy, Debug)]
 struct Problem {
@@ -150,7 +151,7 @@ fn pool(threads: usize) -> Pool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(cases(48)))]
 
     #[test]
     fn a_token_is_the_same_in_a_wide_step_and_behind_a_cache(

@@ -6,6 +6,7 @@ use super::*;
 use crate::kernels::Float;
 use crate::kernels::testing::{assert_close, encoded, isas, numbers, with_blocks};
 use crate::pool::PoolOptions;
+use crate::testing::cases;
 
 #[derive(Debug, Clone, Copy)]
 struct Problem {
@@ -285,7 +286,7 @@ fn problem() -> impl Strategy<Value = Problem> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(cases(96)))]
 
     #[test]
     fn it_matches_the_definition(problem in problem(), threads in 1usize..4) {

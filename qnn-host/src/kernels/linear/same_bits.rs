@@ -7,6 +7,7 @@ use crate::kernels::packed::{Packed, Packing};
 use crate::kernels::testing::{encoded, isas, numbers, packed_minima, packed_numbers};
 use crate::kernels::{Float, Floats, Isa, Mat};
 use crate::pool::{Pool, PoolOptions};
+use crate::testing::cases;
 
 /// Weights of one kind, with what they are read from.
 struct Weights {
@@ -118,7 +119,7 @@ fn pool(threads: usize) -> Pool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(cases(48)))]
 
     #[test]
     fn rows_are_the_same_alone_and_together(

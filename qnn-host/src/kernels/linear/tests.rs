@@ -6,6 +6,7 @@ use super::*;
 use crate::kernels::Float;
 use crate::kernels::testing::{assert_close, encoded, isas, isas_without_matrix_unit, numbers};
 use crate::pool::PoolOptions;
+use crate::testing::cases;
 
 #[derive(Debug, Clone, Copy)]
 struct Problem {
@@ -120,7 +121,7 @@ fn pool(threads: usize) -> Pool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
     #[test]
     fn few_rows_match_the_definition(

@@ -8,6 +8,7 @@ use crate::kernels::simd::dot::BLOCK;
 use crate::kernels::testing::{assert_close, isas, less, numbers, packed_minima, packed_numbers};
 use crate::kernels::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, PoolOptions};
+use crate::testing::cases;
 
 #[derive(Debug, Clone, Copy)]
 struct Problem {
@@ -147,7 +148,7 @@ fn pool(threads: usize) -> Pool {
 const WEIGHTS: usize = Packing::ALL.len() - 2;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(cases(96)))]
 
     #[test]
     fn few_rows_are_exact_products_of_quantised_values(

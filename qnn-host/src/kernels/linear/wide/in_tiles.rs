@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::super::{Form, Gate, Linear, Residual, RmsNorm, linear, rms_norm_to_tiles, scratch_len};
-use super::tests::{KINDS, Weights, cases, pool, units};
+use super::tests::{KINDS, Weights, pool, units};
 use crate::kernels::testing::{encoded, numbers};
 use crate::kernels::{Float, Floats, Isa, SharedMut, rms_norm};
+use crate::testing::cases;
 
 /// A layer with or without a gate, `[n, k]`, and two that read what it writes.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +63,7 @@ impl Chain {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(cases(48)))]
 
     #[test]
     fn results_in_tiles_have_the_same_bits(

@@ -11,6 +11,7 @@ use crate::kernels::packed::{Packed, Packing, Scales};
 use crate::kernels::testing::{encoded, isas, less, numbers, packed_minima, packed_numbers, with_blocks};
 use crate::kernels::{Float, Floats, Isa, Mat, SharedMut};
 use crate::pool::{Pool, PoolOptions};
+use crate::testing::cases;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
@@ -109,13 +110,6 @@ pub(super) fn units() -> Vec<Isa> {
     units
 }
 
-/// Cases of a property: `PROPTEST_CASES` where it asks for fewer, for emulators.
-pub(super) fn cases() -> u32 {
-    const CASES: u32 = 48;
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    asked.map_or(CASES, |asked: u32| asked.min(CASES))
-}
-
 pub(super) fn pool(threads: usize) -> Pool {
     Pool::new(&PoolOptions { threads, ..PoolOptions::default() }).expect("threads start")
 }
@@ -189,7 +183,7 @@ impl Problem {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(ProptestConfig::with_cases(cases(48)))]
 
     #[test]
     fn products_are_those_of_rounded_numbers(
