@@ -52,6 +52,8 @@ pub enum CompileError {
     KeysByRowUntold { head_dim: usize },
     #[error("fused graphs have no form with {what}")]
     PdWith { what: &'static str },
+    #[error("fused graphs have no form with LoRA adapters that switch at run time")]
+    PdAndLora,
     #[error(
         "fused graphs have one cache for all layers, but attention sees the last {tokens} tokens of a context of {context}"
     )]
@@ -264,6 +266,8 @@ impl CompileError {
             Self::PlannedTooLong { finer: None, .. } => Hint::SmallerBundle,
             Self::TooLong { .. } => Hint::FewerLayersPerSplit,
             Self::LayersPerSplitInMono { .. } | Self::HeadInMono => Hint::LayoutWithSplits,
+            Self::PdAndLora | Self::RowsOnlyAndLora => Hint::MergeAdapters,
+            Self::PdWith { .. } => Hint::NoFusedGraphs,
             Self::NoCheckpoint { dir, pickled: Some(file) } if file.ends_with(".gguf") => {
                 Hint::CompileFile(dir.join(file))
             }

@@ -41,6 +41,10 @@ pub enum Hint {
     FewerLayersPerSplit,
     /// Choose a split layout with several splits.
     LayoutWithSplits,
+    /// Add the adapters to the weights for good.
+    MergeAdapters,
+    /// Compile without fused graphs.
+    NoFusedGraphs,
     /// Merge the files of a split model into one.
     MergeShards,
     /// Quantise the model again, to a format that is read.

@@ -208,8 +208,10 @@ impl CompileOptions {
         if let Some(&rows) = pd.total_lens.iter().find(|&&n| n < 2 || n.saturating_add(least_past) > context) {
             return Err(CompileError::PdRows { rows, most: context.saturating_sub(least_past), context });
         }
+        if !self.lora.is_empty() {
+            return Err(CompileError::PdAndLora);
+        }
         let with = [
-            (!self.lora.is_empty(), "LoRA adapters that switch at run time"),
             (self.kinds.embeddings_input, "embeddings as input"),
             (self.kinds.head_weight_input, "the LM head's weight as an input"),
             (self.kinds.native_kv, "a cache in tiles"),

@@ -278,6 +278,27 @@ fn ranks_and_strengths_of_single_modules_are_used() {
     assert_eq!(hash("out_a"), hash("out_b"), "the same weights bit for bit");
 }
 
+/// Fused graphs have no inputs for strengths: an adapter for good is all they can have.
+#[test]
+fn fused_graphs_take_merged_adapters_alone() {
+    let place = Place::new();
+    let (model, poet) = (place.path("model"), place.path("poet"));
+    let fused = ["--pd-total-lens", "4,8", "--pd-only"];
+    let args = ["compile", &model, "-o", "x", "--cl", "64", "--lora", &poet];
+    let output = place.genie(&[&args[..], &fused].concat());
+    let text = refused(&output);
+    assert!(text.contains("fused graphs") && text.contains("LoRA adapters that switch at run time"), "{text}");
+    assert!(text.contains("hint:") && !place.at("x").exists(), "{text}");
+
+    place.compile("merged", &["--lora-merge", &poet]);
+    place.compile("fused", &[&fused[..], &["--lora-merge", &poet]].concat());
+    assert_eq!(place.tokens("fused", &[]), place.tokens("merged", &[]));
+    let bundle = place.path("fused");
+    let output = place.genie(&["run", "-c", &bundle, "--prompt-tokens", PROMPT, "-n", "2", "--lora", "poet"]);
+    let text = refused(&output);
+    assert!(text.contains("no form with LoRA adapters") && text.contains("hint:"), "{text}");
+}
+
 #[test]
 fn adapters_need_names_of_their_own() {
     let place = Place::new();

@@ -31,6 +31,10 @@ fn words(hint: &Hint) -> String {
                 .into()
         }
         Hint::FewerLayersPerSplit => "use `--layers-per-split` with fewer layers, or fewer `--ar` and `--cl`".into(),
+        Hint::MergeAdapters => "`--lora-merge` adds an adapter to the weights for good".into(),
+        Hint::NoFusedGraphs => {
+            "fused graphs come from `--pd-total-lens`: compile without it, or without the other".into()
+        }
         Hint::LayoutWithSplits => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
         Hint::MergeShards => "merge the files first: `llama-gguf-split --merge FIRST_FILE OUT.gguf`".into(),
         Hint::Requantise => {
