@@ -1,6 +1,6 @@
 //! Moves the weights of a running engine from mapped files into memory, behind its first steps.
 //!
-//! The embedded backend reads weights from huge pages faster (docs/bench.md, "Huge pages"), which few file systems have. To read a
+//! The embedded backend reads weights from huge pages faster (docs/bench-results.md, "Huge pages"), which few file systems have. To read a
 //! file costs as much as several steps, so that a prompt with a token or two behind it is better off without.
 
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl WeightsToMemory {
         let wishes = signal.clone();
         let wait = move || {
             if wishes.receive() == Wish::Move {
-                move_all(&binaries);
+                move_all(&binaries, memory::available);
             }
         };
         let started = std::thread::Builder::new().name("weights".to_owned()).spawn(wait);
@@ -105,11 +105,11 @@ impl Drop for WeightsToMemory {
     }
 }
 
-/// Moves them one after the other, as long as memory has room.
-fn move_all(binaries: &[MappedBinary]) {
+/// Moves them one after the other, as long as memory has room: `available` bytes before each.
+fn move_all(binaries: &[MappedBinary], available: impl Fn() -> Option<u64>) {
     for binary in binaries {
         let (began, len) = (Instant::now(), binary.bytes() as u64);
-        if let Some(available) = memory::available().filter(|&available| !memory::has_room(available, len)) {
+        if let Some(available) = available().filter(|&available| !memory::has_room(available, len)) {
             tracing::warn!(
                 "{}: stays mapped, though `use-mmap` is false: it has {} MB, and {} MB of memory are available",
                 binary.path().display(),
@@ -127,5 +127,42 @@ fn move_all(binaries: &[MappedBinary]) {
             ),
             Err(error) => tracing::warn!("{}: stays mapped in part: {error}", binary.path().display()),
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use genie_types::{Dtype, TensorInfo};
+    use qnn_api::{ContextOptions, Param, TensorKind};
+    use testkit::mapped_bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_file_stays_mapped_where_memory_has_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.bin");
+        let backend = testkit::linked_backend();
+        let context = Context::create(&backend, &ContextOptions::default()).unwrap();
+        let mut graph = context.compose("rows", &Default::default()).unwrap();
+        let row = graph.tensor(&TensorInfo::new("row", [1], Dtype::I32), TensorKind::Input).unwrap();
+        let found = graph.tensor(&TensorInfo::new("found", [1, 1024], Dtype::F32), TensorKind::Output).unwrap();
+        // Not all of it zeros.
+        let numbers = (0..3 << 20).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>();
+        let table = graph.constant(&TensorInfo::new("table", [3 << 10, 1024], Dtype::F32), &numbers).unwrap();
+        graph.node("find", "Gather", &[("axis", Param::I32(0))], &[table, row], &[found]).unwrap();
+        graph.finalize().unwrap();
+        context.save(&path).unwrap();
+        drop(context);
+
+        let loaded = Context::from_file(&backend, &path, &ContextOptions::default()).unwrap();
+        let binaries = [loaded.mapped_binary().expect("the embedded backend maps it").clone()];
+        let len = std::fs::metadata(&path).unwrap().len();
+        // A quarter more than the file must be there.
+        move_all(&binaries, || Some(len + len / 5));
+        assert!(mapped_bytes(&path) >= len);
+        move_all(&binaries, || Some(len + len / 3));
+        // Two huge pages: the first and the last of the file need not be whole.
+        assert!(mapped_bytes(&path) <= 4 << 20, "{} of {len} bytes are mapped", mapped_bytes(&path));
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use engine::{DumpOptions, Engine, EngineConfig, Policy, SeqId, SeqTokens, TokenModel};
 use genie_types::{Dtype, TokenId};
 use nsp_graph::GraphKind;
-use testkit::{Decoder, Form, Size, distance, linked_backend};
+use testkit::{Decoder, Form, Size, distance, linked_backend, mapped_bytes};
 
 const VOCAB: usize = Size::TINY.vocab;
 
@@ -211,8 +211,7 @@ fn binaries_are_mapped_as_they_are_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let config = form.config(&tiny(), form.save(&tiny(), &linked_backend(), folder.path()));
     let mapped = || -> Vec<usize> {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let is_mapped = |i: &usize| maps.contains(&*folder.path().join(format!("part{i}.bin")).to_string_lossy());
+        let is_mapped = |i: &usize| mapped_bytes(&folder.path().join(format!("part{i}.bin"))) > 0;
         (1..=3).filter(is_mapped).collect()
     };
     // The embedded backend maps them in any case; without `use_mmap` what holds whole huge pages moves later.

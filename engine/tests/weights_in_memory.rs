@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use compiler::testmodel::TestModel;
 use compiler::{CompileOptions, Family, Silent, Splits, Weights, compile};
-use engine::{Engine, EngineConfig, RopeConfig, TokenModel};
-use genie_types::TokenId;
-use qnn_api::{Backend, BackendOptions, Library};
+use engine::{EncoderOptions, Engine, EngineConfig, RopeConfig, TextEncoder, TokenModel};
+use genie_types::{Dtype, PositionKind, TensorInfo, TokenId};
+use qnn_api::{Backend, BackendOptions, Context, Library, Param, TensorKind};
+use testkit::mapped_bytes;
 
 const HUGE_PAGE: u64 = 2 << 20;
 
@@ -18,13 +19,13 @@ fn backend() -> Arc<Backend> {
     Backend::new(&library.unwrap(), &BackendOptions::default()).unwrap()
 }
 
-/// Bytes of a file that are mapped in this process.
-fn mapped_bytes(path: &Path) -> u64 {
-    let address = |hex: &str| u64::from_str_radix(hex, 16).unwrap();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let ours = maps.lines().filter(|line| line.ends_with(&*path.to_string_lossy()));
-    let ranges = ours.filter_map(|line| line.split_whitespace().next()?.split_once('-'));
-    ranges.map(|(from, to)| address(to) - address(from)).sum()
+/// A thread moves all but what no whole huge page holds.
+fn wait_for_the_move(bin: &Path) {
+    let began = Instant::now();
+    while mapped_bytes(bin) > 2 * HUGE_PAGE {
+        assert!(began.elapsed() < Duration::from_secs(120), "{} bytes are mapped still", mapped_bytes(bin));
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -77,12 +78,7 @@ fn weights_move_behind_sixteen_steps_and_logits_stay() {
         if use_mmap {
             assert!(mapped_bytes(&bin) >= len);
         } else {
-            // A thread moves all but what no whole huge page holds.
-            let began = Instant::now();
-            while mapped_bytes(&bin) > 2 * HUGE_PAGE {
-                assert!(began.elapsed() < Duration::from_secs(120), "{} bytes are mapped still", mapped_bytes(&bin));
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            wait_for_the_move(&bin);
         }
         steps(&mut engine, &mut rows, 30..60);
         logits.push(rows);
@@ -90,4 +86,47 @@ fn weights_move_behind_sixteen_steps_and_logits_stay() {
         assert_eq!(mapped_bytes(&bin), 0, "contexts are freed");
     }
     assert!(logits[0] == logits[1]);
+}
+
+/// An encoder of 8 tokens: each has a row of a table of 16 MB.
+fn save_encoder(path: &Path) {
+    const VOCAB: usize = 8192;
+    const WIDTH: usize = 512;
+    let context = Context::create(&backend(), &Default::default()).unwrap();
+    let mut graph = context.compose("encoder", &Default::default()).unwrap();
+    let mut tensor =
+        |name: &str, dims: &[usize], dtype, kind| graph.tensor(&TensorInfo::new(name, dims, dtype), kind).unwrap();
+    let tokens = tensor("input_ids", &[1, 8], Dtype::I32, TensorKind::Input);
+    tensor("attention_mask", &[1, 8], Dtype::F32, TensorKind::Input);
+    let rows = tensor("sequence_output", &[1, 8, WIDTH], Dtype::F32, TensorKind::Output);
+    let numbers = (0..VOCAB * WIDTH).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>();
+    let table = graph.constant(&TensorInfo::new("table", [VOCAB, WIDTH], Dtype::F32), &numbers).unwrap();
+    graph.node("rows", "Gather", &[("axis", Param::I32(0))], &[table, tokens], &[rows]).unwrap();
+    graph.finalize().unwrap();
+    context.save(path).unwrap();
+}
+
+#[test]
+fn weights_of_a_text_encoder_move_behind_sixteen_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let bin = folder.path().join("encoder.bin");
+    save_encoder(&bin);
+    let len = std::fs::metadata(&bin).unwrap().len();
+    let tokens = [3, 8191, 0, 17, 4096].map(TokenId);
+    for use_mmap in [true, false] {
+        let (ctx_bins, positions) = (vec![bin.clone()], PositionKind::None);
+        let options = EncoderOptions { ctx_bins, pad_token: TokenId(1), positions, use_mmap };
+        let mut encoder = TextEncoder::open(&options, &backend()).unwrap();
+        let encoded = encoder.encode(&tokens).unwrap();
+        assert_eq!(encoded.rows[512..514], [8191.0 * 512.0, 8191.0 * 512.0 + 1.0]);
+        (1..15).for_each(|_| assert_eq!(encoder.encode(&tokens).unwrap(), encoded));
+        assert!(mapped_bytes(&bin) >= len);
+        (15..20).for_each(|_| assert_eq!(encoder.encode(&tokens).unwrap(), encoded));
+        if use_mmap {
+            assert!(mapped_bytes(&bin) >= len);
+        } else {
+            wait_for_the_move(&bin);
+            assert_eq!(encoder.encode(&tokens).unwrap(), encoded);
+        }
+    }
 }

@@ -135,7 +135,7 @@ fn bad_packages_are_refused_by_number_cause_and_hint() {
         ("init.so", "-DFAIL_INIT"),
         ("slot.so", "-DNO_CREATE"),
         ("create.so", "-DFAIL_CREATE"),
-        ("run.so", "-DFAIL_RUN"),
+        ("run.so", "-DFAIL_RUN=0"),
     ] {
         build(folder, name, &[define]);
     }
@@ -170,6 +170,32 @@ fn bad_packages_are_refused_by_number_cause_and_hint() {
             "{said}"
         );
     }
+}
+
+/// Rows that were printed before a step fails are still read as one document.
+#[test]
+fn a_bench_that_fails_in_the_middle_ends_its_json() {
+    let folder = bundle();
+    let folder = folder.path();
+    build(folder, "own.so", &[]);
+    let bench = |package, tests: &[&str], env: &[(&str, &str)]| {
+        let common = ["bench", "op", "--reps", "1", "--threads", "1", "-o", "json", "--op-package", package];
+        genie(folder, &[&common[..], tests].concat(), env)
+    };
+    let names = |output: &Output| -> Vec<String> {
+        let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+        rows.as_array().unwrap().iter().map(|row| row["test"].as_str().unwrap().to_owned()).collect()
+    };
+    let log = folder.join("log");
+    let whole = bench("own.so", &["--pp", "4", "--tg", "8"], &[("OP_LOG", log.to_str().unwrap())]);
+    assert!(whole.status.success(), "{}", said(&whole));
+    assert_eq!(names(&whole), ["pp4", "tg8"]);
+    // The last run of an op in the last step.
+    build(folder, "last.so", &[&format!("-DFAIL_RUN={}", count(folder, "run") - 1)]);
+    let failed = bench("last.so", &["--pp", "4", "--tg", "8"], &[]);
+    assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
+    assert!(said(&failed).contains("3200") && said(&failed).contains("`opImplFn`"), "{}", said(&failed));
+    assert_eq!(names(&failed), ["pp4"]);
 }
 
 #[test]

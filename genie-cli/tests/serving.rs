@@ -170,6 +170,21 @@ fn a_reader_that_leaves_ends_the_policies() {
     assert_eq!((code(true), code(false)), (Some(1), Some(0)));
 }
 
+/// A picture is a file: who reads the table does not matter to it.
+#[test]
+fn a_picture_is_drawn_though_the_reader_of_the_table_has_left() {
+    let cache = tempfile::tempdir().unwrap();
+    let picture = cache.path().join("p.svg");
+    let args = ["--requests", "2", "--clients", "1", "--seeds", "1,2", "--policies", "one,batched", "--picture"];
+    let mut command = command(cache.path(), &[&args[..], &[picture.to_str().unwrap()]].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let svg = std::fs::read_to_string(&picture).unwrap();
+    assert!(svg.contains(">one:") && svg.contains(">batched:") && svg.ends_with("</svg>\n"), "{svg}");
+}
+
 #[test]
 fn bad_flags_are_refused() {
     let cache = tempfile::tempdir().unwrap();

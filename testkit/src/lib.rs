@@ -19,10 +19,12 @@
 mod compose;
 mod decoder;
 mod form;
+mod mapped;
 mod naive_cache;
 
 pub use decoder::{Decoder, Layer, Matrix, Rows, Size};
 pub use form::{CacheType, Form, Group, Part};
+pub use mapped::mapped_bytes;
 pub use naive_cache::{Entry, Naive, Rule};
 
 use std::sync::Arc;
