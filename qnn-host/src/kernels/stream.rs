@@ -1,7 +1,7 @@
 //! Weights that stream from memory are asked for twice: far ahead of use, into the second-level cache, and near, into the first.
 //!
 //! Far alone keeps memory busy while one row of `X` is computed. With several rows a core holds fewer steps in flight, and waits
-//! for the second-level cache as well. Measured: docs/bench.md, "Decode again" (far) and "Streams" (near).
+//! for the second-level cache as well. Measured: docs/bench-results.md, "Decode again" (far) and "Streams" (near).
 
 use super::simd::Simd;
 
