@@ -17,6 +17,7 @@
 mod dot;
 mod finish;
 mod job;
+mod many_rows;
 mod quantised;
 #[cfg(test)]
 mod same_bits;
