@@ -100,7 +100,7 @@ impl<E: Load> Piece for Products<E> {
                 // What is opened next: these columns of the next rows, or the next columns of the first ones.
                 let next = if first + n < count { part.wrapping_add(n * k) } else { w.wrapping_add(col + cols) };
                 // SAFETY: rows `first .. first + n` of the weights have these columns. The last tile's rows beyond `n` hold numbers of
-                // earlier ones; sums with them fit, and nobody reads them.
+                // earlier ones; sums with them fit, and are not read.
                 unsafe {
                     open(s, part, k, n, cols, own);
                     for row in (0..m).step_by(TILE.0) {
