@@ -296,7 +296,10 @@ fn fused_graphs_take_merged_adapters_alone() {
     let bundle = place.path("fused");
     let output = place.genie(&["run", "-c", &bundle, "--prompt-tokens", PROMPT, "-n", "2", "--lora", "poet"]);
     let text = refused(&output);
-    assert!(text.contains("no form with LoRA adapters") && text.contains("hint:"), "{text}");
+    assert!(
+        text.contains("the bundle has no adapters") && text.contains("hint:") && text.contains("`--lora-merge`"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -347,6 +347,8 @@ pub enum Hint {
     ChooseLongContext,
     /// Choose a kind of long context beside the reserved tokens, or reserve none.
     LongContextToReserve,
+    /// Use a bundle that was compiled with adapters, or none of them.
+    BundleWithAdapters,
     /// Set a cache folder.
     SetCacheFolder,
     /// Give the messages as they are, or another chat template.
@@ -477,6 +479,7 @@ fn graphs_hint(error: &EngineError) -> Option<Hint> {
             Some(Hint::ShorterWindow { most: most - sinks, reserved: sinks })
         }
         EngineError::TooManyReserved { most, .. } => Some(Hint::ReserveFewer { most }),
+        EngineError::NoAdapters { .. } => Some(Hint::BundleWithAdapters),
         EngineError::LoadBinary { ref source, .. } | EngineError::FindGraph { ref source, .. } if lacks_op(source) => {
             Some(Hint::GiveOpPackage)
         }
@@ -625,6 +628,7 @@ impl fmt::Display for Hint {
                 "a window keeps the last tokens exactly, a shift goes on without end, keydiff keeps what differs",
             ),
             Self::LongContextToReserve => f.write_str("choose a kind of long context, or reserve no tokens"),
+            Self::BundleWithAdapters => f.write_str("use a bundle that was compiled with adapters, or apply none"),
             Self::SetCacheFolder => f.write_str("set GENIE_CACHE to a writable folder"),
             Self::Backend(hint) => hint.fmt(f),
         }

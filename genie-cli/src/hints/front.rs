@@ -81,6 +81,11 @@ fn words(hint: &Hint) -> String {
             "for example `--long-context window:1024`, `--long-context shift` or `--long-context keydiff`".into()
         }
         Hint::LongContextToReserve => "add `--long-context`, or remove `--reserved-tokens`".into(),
+        Hint::BundleWithAdapters => {
+            "`genie compile MODEL -o BUNDLE --lora ADAPTER` makes a bundle with adapters; one added by `--lora-merge` \
+             needs no `--lora`"
+                .into()
+        }
         Hint::Backend(hint) => backend::words(hint),
         other => other.to_string(),
     }
