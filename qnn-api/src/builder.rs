@@ -257,9 +257,9 @@ impl GraphBuilder {
         Ok(match value {
             Value::Scalar(value) => scalar(value),
             Value::Text(text) => {
-                let anon0 = Qnn_Scalar_t_anon0 { stringValue: text.as_ptr().cast() };
+                let value = scalar!(QNN_DATATYPE_STRING, stringValue, text.as_ptr().cast());
                 self.contents.push(text);
-                scalar(Qnn_Scalar_t { dataType: QNN_DATATYPE_STRING, anon0 })
+                scalar(value)
             }
             Value::Table(info, bytes) => {
                 let tensor = self.declare(&info, Role::Static, Some(&bytes))?;

@@ -124,21 +124,20 @@ impl Param {
     /// # Errors
     /// A text with a zero byte, a table whose size contradicts its extents.
     pub(crate) fn check(&self, of: Owner<'_>) -> Result<Value> {
-        let scalar = |data_type, anon0| Value::Scalar(Qnn_Scalar_t { dataType: data_type, anon0 });
         Ok(match self {
-            Self::F32(x) => scalar(QNN_DATATYPE_FLOAT_32, Qnn_Scalar_t_anon0 { floatValue: *x }),
+            Self::F32(x) => Value::Scalar(scalar!(QNN_DATATYPE_FLOAT_32, floatValue, *x)),
             // The union has no member of its own for half precision: its bits lie where a number of 16 bits does.
-            Self::F16(x) => scalar(QNN_DATATYPE_FLOAT_16, Qnn_Scalar_t_anon0 { uint16Value: x.to_bits() }),
-            Self::F64(x) => scalar(QNN_DATATYPE_FLOAT_64, Qnn_Scalar_t_anon0 { doubleValue: *x }),
-            Self::U8(n) => scalar(QNN_DATATYPE_UINT_8, Qnn_Scalar_t_anon0 { uint8Value: *n }),
-            Self::I8(n) => scalar(QNN_DATATYPE_INT_8, Qnn_Scalar_t_anon0 { int8Value: *n }),
-            Self::U16(n) => scalar(QNN_DATATYPE_UINT_16, Qnn_Scalar_t_anon0 { uint16Value: *n }),
-            Self::I16(n) => scalar(QNN_DATATYPE_INT_16, Qnn_Scalar_t_anon0 { int16Value: *n }),
-            Self::U32(n) => scalar(QNN_DATATYPE_UINT_32, Qnn_Scalar_t_anon0 { uint32Value: *n }),
-            Self::I32(n) => scalar(QNN_DATATYPE_INT_32, Qnn_Scalar_t_anon0 { int32Value: *n }),
-            Self::U64(n) => scalar(QNN_DATATYPE_UINT_64, Qnn_Scalar_t_anon0 { uint64Value: *n }),
-            Self::I64(n) => scalar(QNN_DATATYPE_INT_64, Qnn_Scalar_t_anon0 { int64Value: *n }),
-            Self::Bool(on) => scalar(QNN_DATATYPE_BOOL_8, Qnn_Scalar_t_anon0 { bool8Value: u8::from(*on) }),
+            Self::F16(x) => Value::Scalar(scalar!(QNN_DATATYPE_FLOAT_16, uint16Value, x.to_bits())),
+            Self::F64(x) => Value::Scalar(scalar!(QNN_DATATYPE_FLOAT_64, doubleValue, *x)),
+            Self::U8(n) => Value::Scalar(scalar!(QNN_DATATYPE_UINT_8, uint8Value, *n)),
+            Self::I8(n) => Value::Scalar(scalar!(QNN_DATATYPE_INT_8, int8Value, *n)),
+            Self::U16(n) => Value::Scalar(scalar!(QNN_DATATYPE_UINT_16, uint16Value, *n)),
+            Self::I16(n) => Value::Scalar(scalar!(QNN_DATATYPE_INT_16, int16Value, *n)),
+            Self::U32(n) => Value::Scalar(scalar!(QNN_DATATYPE_UINT_32, uint32Value, *n)),
+            Self::I32(n) => Value::Scalar(scalar!(QNN_DATATYPE_INT_32, int32Value, *n)),
+            Self::U64(n) => Value::Scalar(scalar!(QNN_DATATYPE_UINT_64, uint64Value, *n)),
+            Self::I64(n) => Value::Scalar(scalar!(QNN_DATATYPE_INT_64, int64Value, *n)),
+            Self::Bool(on) => Value::Scalar(scalar!(QNN_DATATYPE_BOOL_8, bool8Value, u8::from(*on))),
             Self::Text(text) => match CString::new(text.as_str()) {
                 Ok(text) => Value::Text(text.into_bytes_with_nul()),
                 Err(_) => return Err(of.invalid(None, "a text without a zero byte".into(), format!("{text:?}"))),

@@ -52,6 +52,25 @@ mod not_supported;
 pub mod provider;
 pub mod stub;
 
+/// A `Qnn_Scalar_t` of a datatype, by the member of its union that holds it. Bytes that the member does not have are zeros: a library may
+/// read 32 bits of a narrower number.
+///
+/// ```
+/// use qnn_sys::*;
+///
+/// let yes = scalar!(QNN_DATATYPE_BOOL_8, bool8Value, 1);
+/// // SAFETY: all bytes of the union are set.
+/// assert_eq!(unsafe { yes.anon0.uint64Value.to_le() }, 1);
+/// ```
+#[macro_export]
+macro_rules! scalar {
+    ($data_type:expr, $member:ident, $value:expr) => {{
+        let mut anon0 = $crate::Qnn_Scalar_t_anon0::default();
+        anon0.$member = $value;
+        $crate::Qnn_Scalar_t { dataType: $data_type, anon0 }
+    }};
+}
+
 #[cfg(test)]
 mod tests;
 

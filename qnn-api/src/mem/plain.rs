@@ -14,12 +14,14 @@ pub struct PlainMemory;
 impl Allocator for PlainMemory {
     fn allocate(&self, n_bytes: usize) -> Result<Box<dyn Block>> {
         // An empty mapping is refused by the system; a byte costs a page either way.
-        let map = MmapMut::map_anon(n_bytes.max(1)).map_err(|source| Error::Io {
+        let mut map = MmapMut::map_anon(n_bytes.max(1)).map_err(|source| Error::Io {
             operation: "allocate memory for",
             path: format!("{n_bytes} bytes").into(),
             source,
         })?;
-        Ok(Box::new(Plain { start: NonNull::from(&*map).cast(), n_bytes, _map: map }))
+        // Blocks are written through this pointer.
+        let start = NonNull::from(&mut *map).cast();
+        Ok(Box::new(Plain { start, n_bytes, _map: map }))
     }
 }
 

@@ -48,6 +48,7 @@ fn a_device_that_fails_takes_the_backend_down_in_order() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps a file")]
 fn a_failing_load_names_file_number_name_meaning_and_the_librarys_message() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"FAKE3").unwrap();
@@ -76,6 +77,7 @@ fn an_empty_slot_and_a_refusal_both_count_as_unsupported() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "maps a file")]
 fn a_mapped_file_is_called_persistent_where_that_is_understood() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"FAKE3").unwrap();
@@ -115,6 +117,7 @@ fn binaries_are_described_in_all_three_versions() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "opens a library")]
 fn the_system_interface_alone_describes_binaries() {
     let system = SystemLibrary::linked(fake::providers()).unwrap();
     assert_eq!((system.version().to_string(), system.path()), ("1.15.0".into(), None));
@@ -160,6 +163,7 @@ fn what_is_no_binary_is_refused() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "writes files")]
 fn saving_replaces_the_file_only_when_all_went_well() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.bin");
@@ -184,6 +188,7 @@ fn saving_replaces_the_file_only_when_all_went_well() {
 
 /// Within another library's call nothing is reported; before, between and after its calls a save ends.
 #[test]
+#[cfg_attr(miri, ignore = "writes files")]
 fn saving_with_another_library_is_reported_around_its_calls() {
     use core::ops::ControlFlow;
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 //! (see `node`) it is a double. Tensors keep their own type; a table of a binary of before format 4 has lost it.
 
 use qnn_sys as q;
-use qnn_sys::{Qnn_Param_t, Qnn_Param_t_anon0, Qnn_Scalar_t, Qnn_Scalar_t_anon0};
+use qnn_sys::{Qnn_Param_t, Qnn_Param_t_anon0};
 
 use crate::bytes::Bytes;
 use crate::c_memory::{CMemory, keep};
@@ -63,9 +63,7 @@ pub(super) fn check(node: &Node) -> Result<(), Violation> {
 
 /// A parameter for `validateOpConfig`; it points into `memory` and `tables`.
 pub(super) fn for_config(memory: &mut CMemory, tables: &mut Vec<Box<[u64]>>, name: &str, param: &Param) -> Qnn_Param_t {
-    let scalar = |data_type, anon0| {
-        (q::QNN_PARAMTYPE_SCALAR, Qnn_Param_t_anon0 { scalarParam: Qnn_Scalar_t { dataType: data_type, anon0 } })
-    };
+    let scalar = |scalar| (q::QNN_PARAMTYPE_SCALAR, Qnn_Param_t_anon0 { scalarParam: scalar });
     let mut tensor = |memory: &mut CMemory, table: Table| {
         let mut c = memory.tensor(TensorId(0), &table.tensor);
         c.anon0.v1.anon0.clientBuf = q::Qnn_ClientBuffer_t {
@@ -75,18 +73,18 @@ pub(super) fn for_config(memory: &mut CMemory, tables: &mut Vec<Box<[u64]>>, nam
         (q::QNN_PARAMTYPE_TENSOR, Qnn_Param_t_anon0 { tensorParam: c })
     };
     let (kind, anon0) = match param {
-        Param::F32(v) => scalar(q::QNN_DATATYPE_FLOAT_32, Qnn_Scalar_t_anon0 { floatValue: *v }),
-        Param::F64(v) => scalar(q::QNN_DATATYPE_FLOAT_64, Qnn_Scalar_t_anon0 { doubleValue: *v }),
+        Param::F32(v) => scalar(q::scalar!(q::QNN_DATATYPE_FLOAT_32, floatValue, *v)),
+        Param::F64(v) => scalar(q::scalar!(q::QNN_DATATYPE_FLOAT_64, doubleValue, *v)),
         Param::Int(v) => match i32::try_from(*v) {
-            Ok(v) => scalar(q::QNN_DATATYPE_INT_32, Qnn_Scalar_t_anon0 { int32Value: v }),
-            Err(_) => scalar(q::QNN_DATATYPE_INT_64, Qnn_Scalar_t_anon0 { int64Value: *v }),
+            Ok(v) => scalar(q::scalar!(q::QNN_DATATYPE_INT_32, int32Value, v)),
+            Err(_) => scalar(q::scalar!(q::QNN_DATATYPE_INT_64, int64Value, *v)),
         },
         Param::UInt(v) => match u32::try_from(*v) {
-            Ok(v) => scalar(q::QNN_DATATYPE_UINT_32, Qnn_Scalar_t_anon0 { uint32Value: v }),
-            Err(_) => scalar(q::QNN_DATATYPE_UINT_64, Qnn_Scalar_t_anon0 { uint64Value: *v }),
+            Ok(v) => scalar(q::scalar!(q::QNN_DATATYPE_UINT_32, uint32Value, v)),
+            Err(_) => scalar(q::scalar!(q::QNN_DATATYPE_UINT_64, uint64Value, *v)),
         },
-        Param::Bool(v) => scalar(q::QNN_DATATYPE_BOOL_8, Qnn_Scalar_t_anon0 { bool8Value: u8::from(*v) }),
-        Param::Text(v) => scalar(q::QNN_DATATYPE_STRING, Qnn_Scalar_t_anon0 { stringValue: memory.text(v) }),
+        Param::Bool(v) => scalar(q::scalar!(q::QNN_DATATYPE_BOOL_8, bool8Value, u8::from(*v))),
+        Param::Text(v) => scalar(q::scalar!(q::QNN_DATATYPE_STRING, stringValue, memory.text(v))),
         Param::Tensor { dtype, dims, data } => tensor(memory, Table::new(name, *dtype, dims, data)),
         Param::Ints(dims, values) => tensor(memory, Table::of_ints(name, dims, values)),
     };
