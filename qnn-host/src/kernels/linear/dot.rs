@@ -17,7 +17,7 @@ use super::super::isa::simd_fn;
 use super::super::rows::{RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
 use super::super::stream::{FAR_OF_WIDE, ask};
-use super::finish::{Affine, MAX_CHUNK, finish};
+use super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::{Job, Linear, many_rows};
 use crate::pool::Worker;
 
@@ -116,7 +116,8 @@ unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: RowMa
         let m = most.min(job.m - row0);
         let x = job.x[row0 * job.k..].as_ptr();
         let k = job.k;
-        // SAFETY: the products of `count` rows of weights with `m <= FEW_ROWS` rows fit; the rows exist.
+        // SAFETY: the products of `count` rows of weights with `m <= FEW_ROWS` rows fit; the rows exist; the caller's promise covers the
+        // outputs.
         unsafe {
             for (weights, to) in [(gate_weights, gate), (Some(weights), main)] {
                 if let Some(weights) = weights {
@@ -126,14 +127,7 @@ unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: RowMa
                     });
                 }
             }
-        }
-        for row in 0..m {
-            let at = row * MAX_CHUNK;
-            // SAFETY: row `row < FEW_ROWS` of the products has `count <= MAX_CHUNK` numbers; the caller's promise covers the outputs.
-            unsafe {
-                let out = layer.out_at(row0 + row, n0);
-                finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at), out);
-            }
+            finish_rows(s, layer, &affine, row0..row0 + m, n0, count, main, gate);
         }
     }
 }
@@ -172,7 +166,7 @@ impl<E: Load> Piece for Products<E> {
                 } else if streams && count - i >= STREAMS {
                     dots::<S, E, 1, STREAMS>(s, x, w, k, STREAMS * k * size_of::<E>(), to);
                     i += STREAMS;
-                } else if many && S::MANY_REGISTERS && m == 4 && count - i >= 6 {
+                } else if many && m == 4 && count - i >= 6 {
                     dots::<S, E, 4, 6>(s, x, w, k, 0, to);
                     i += 6;
                 } else if count - i >= 4 {

@@ -2,6 +2,8 @@
 //!
 //! *Units*: `out = (sum * scale + bias) * silu(gate_sum * gate_scale + gate_bias) + residual`, all f32.
 
+use std::ops::Range;
+
 use super::super::convert::move_all;
 use super::super::float::with_elem;
 use super::super::math::silu;
@@ -96,27 +98,28 @@ pub(super) fn ask_for_outputs<S: Simd>(s: S, layer: &Linear<'_>, row: usize, n0:
     }
 }
 
-/// Writes outputs `n0 .. n0 + count` of `m` rows from their products, rows [`MAX_CHUNK`] apart.
+/// Writes outputs `n0 .. n0 + count` of some rows from their products, rows [`MAX_CHUNK`] apart.
 ///
 /// # Safety
 /// As [`finish`], for each row.
 #[inline(always)]
+#[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn finish_rows<S: Simd>(
     s: S,
     layer: &Linear<'_>,
-    m: usize,
+    affine: &Affine,
+    rows: Range<usize>,
     n0: usize,
     count: usize,
     main: *const f32,
     gate: *const f32,
 ) {
-    let affine = Affine::of(s, layer, n0, count);
-    for row in 0..m {
-        let at = row * MAX_CHUNK;
+    for (i, row) in rows.enumerate() {
+        let at = i * MAX_CHUNK;
         // SAFETY: the caller's promise.
         unsafe {
             let (main, gate) = (main.wrapping_add(at), gate.wrapping_add(at));
-            finish(s, layer, &affine, row, n0, count, main, gate, layer.out_at(row, n0));
+            finish(s, layer, affine, row, n0, count, main, gate, layer.out_at(row, n0));
         }
     }
 }

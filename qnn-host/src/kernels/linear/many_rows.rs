@@ -10,7 +10,7 @@
 use super::super::float::Load;
 use super::super::rows::{RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
-use super::finish::{Affine, MAX_CHUNK, finish};
+use super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::{Job, Linear};
 
 /// Rows of weights that are opened at a time.
@@ -23,6 +23,8 @@ const ROWS: usize = 48;
 const LANES: usize = 8;
 /// Rows of `X` and of weights of a register tile, which has a register for each sum, for each row of `X` and for one of weights.
 const TILE: (usize, usize) = (3, 4);
+/// Vectors of columns in a pass of the loop over them, whose end is predicted where it has few passes.
+const UNROLLED: usize = 4;
 const X_AT: usize = OUTPUTS * COLS;
 const SUMS_AT: usize = X_AT + ROWS * COLS;
 const PRODUCTS_AT: usize = SUMS_AT + ROWS * MAX_CHUNK * LANES;
@@ -50,7 +52,7 @@ pub(super) unsafe fn chunk<S: Simd>(
     for row0 in (0..job.m).step_by(ROWS) {
         let (m, k) = (ROWS.min(job.m - row0), job.k);
         let x = job.x[row0 * k..].as_ptr();
-        // SAFETY: `m` rows of `X` and `count` rows of weights exist; their products fit.
+        // SAFETY: `m` rows of `X` and `count` rows of weights exist; their products fit; the caller's promise covers the outputs.
         unsafe {
             for (weights, to) in [(gate_weights, gate), (Some(weights), main)] {
                 if let Some(weights) = weights {
@@ -60,11 +62,7 @@ pub(super) unsafe fn chunk<S: Simd>(
                     });
                 }
             }
-            for row in 0..m {
-                let at = row * MAX_CHUNK;
-                let out = layer.out_at(row0 + row, n0);
-                finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at), out);
-            }
+            finish_rows(s, layer, &affine, row0..row0 + m, n0, count, main, gate);
         }
     }
 }
@@ -180,24 +178,44 @@ unsafe fn tile<S: Simd, const M: usize>(
         }
     }
     // Behind the last column both have zeros.
-    for at in (0..cols).step_by(S::LANES) {
-        let mut xs = [s.zero(); M];
-        for (row, x_row) in xs.iter_mut().enumerate() {
-            // SAFETY: `at < cols`, and opened rows are whole vectors.
-            *x_row = unsafe { s.load(x.add(row * COLS + at)) };
+    let mut at = 0;
+    while at + UNROLLED * S::LANES <= cols {
+        for part in 0..UNROLLED {
+            let at = at + part * S::LANES;
+            // SAFETY: these columns are below `cols`.
+            unsafe { add_column(s, x.add(at), w.add(at), &mut all) };
         }
-        for i in 0..TILE.1 {
-            // SAFETY: as above.
-            let w = unsafe { s.load(w.add(i * COLS + at)) };
-            for (all, x) in all.iter_mut().zip(xs) {
-                all[i] = s.fma(x, w, all[i]);
-            }
-        }
+        at += UNROLLED * S::LANES;
+    }
+    while at < cols {
+        // SAFETY: as above; opened rows are whole vectors.
+        unsafe { add_column(s, x.add(at), w.add(at), &mut all) };
+        at += S::LANES;
     }
     for (row, all) in all.into_iter().enumerate() {
         for (i, sum) in all.into_iter().enumerate() {
             // SAFETY: the caller promised space.
             unsafe { s.store(place(row, i), sum) };
+        }
+    }
+}
+
+/// Adds the products of one vector of columns.
+///
+/// # Safety
+/// `x` and `w` are at these columns of the first of their rows, which are [`COLS`] apart.
+#[inline(always)]
+unsafe fn add_column<S: Simd, const M: usize>(s: S, x: *const f32, w: *const f32, all: &mut [[S::V; TILE.1]; M]) {
+    let mut xs = [s.zero(); M];
+    for (row, x_row) in xs.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        *x_row = unsafe { s.load(x.add(row * COLS)) };
+    }
+    for i in 0..TILE.1 {
+        // SAFETY: the caller's promise.
+        let w = unsafe { s.load(w.add(i * COLS)) };
+        for (all, x) in all.iter_mut().zip(xs) {
+            all[i] = s.fma(x, w, all[i]);
         }
     }
 }

@@ -10,7 +10,8 @@
 //! Only a matrix unit has another arithmetic, for steps of 64 rows or more: long prompts.
 //!
 //! Ways of the packed ones, by the number of rows of `X` (`quantised`): straight from memory for few, opened in the first-level
-//! cache for many, with products of bytes on tiles where there is AMX (the same bits). Others have one way (`dot`), in larger blocks for many rows. Both give way to `wide` where there is a matrix
+//! cache for many, with products of bytes on tiles where there is AMX (the same bits). Others are read as they
+//! lie (`dot`), in larger blocks for many rows, which units with sixteen registers multiply part by part (`many_rows`). Both give way to `wide` where there is a matrix
 //! unit and rows enough for it: AMX, or SME where `GENIE_SME=1` asks for it. Where there is neither but AVX-512 with bf16, `wide`
 //! computes weights of 16 bits and rows of bytes.
 

@@ -20,7 +20,7 @@ use super::super::super::simd::avx512_dot::Vnni512;
 use super::super::super::simd::dot::{BLOCK, Dot, GROUP};
 use super::super::Job;
 use super::super::MATRIX_ROWS;
-use super::super::finish::{MAX_CHUNK, finish_rows};
+use super::super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::acts::{self, Order, len_bytes};
 use super::byte_open::{Kind, Next};
 use super::byte_panel::{Operands, SUMS_BYTES, Tile, panel_products};
@@ -132,7 +132,8 @@ unsafe fn outputs<const R: usize>(
                 products::<R>(Products { w: g, to: gate, ..to_main });
             }
             products::<R>(to_main);
-            finish_rows(d.float(), layer, job.m, n0, count, main, gate);
+            let affine = Affine::of(d.float(), layer, n0, count);
+            finish_rows(d.float(), layer, &affine, 0..job.m, n0, count, main, gate);
         }
     }
 }

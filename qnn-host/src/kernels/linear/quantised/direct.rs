@@ -6,7 +6,7 @@ use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
 use super::super::super::stream::{FAR, FAR_OF_WIDE, ask};
 use super::super::Job;
-use super::super::finish::{MAX_CHUNK, finish_rows};
+use super::super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::acts::{Record, len_bytes};
 use super::tasks::{Task, tasks};
 use super::{DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks};
@@ -44,7 +44,8 @@ pub(super) unsafe fn run<D: Dot>(
                 products(d, g, n0, count, acts, [panels, rows], blocks, gate);
             }
             products(d, weights, n0, count, acts, [panels, rows], blocks, main);
-            finish_rows(d.float(), layer, job.m, n0, count, main, gate);
+            let affine = Affine::of(d.float(), layer, n0, count);
+            finish_rows(d.float(), layer, &affine, 0..job.m, n0, count, main, gate);
         }
     }
 }
