@@ -2,22 +2,15 @@
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use compiler::testmodel::TestModel;
 use compiler::{CompileOptions, Family, Silent, Splits, Weights, compile};
 use engine::{EncoderOptions, Engine, EngineConfig, RopeConfig, TextEncoder, TokenModel};
-use genie_types::{Dtype, PositionKind, TensorInfo, TokenId};
-use qnn_api::{Backend, BackendOptions, Context, Library, Param, TensorKind};
-use testkit::mapped_bytes;
+use genie_types::{PositionKind, TokenId};
+use testkit::{linked_backend, mapped_bytes, save_encoder};
 
 const HUGE_PAGE: u64 = 2 << 20;
-
-fn backend() -> Arc<Backend> {
-    let library = Library::linked(qnn_host::providers());
-    Backend::new(&library.unwrap(), &BackendOptions::default()).unwrap()
-}
 
 /// A thread moves all but what no whole huge page holds.
 fn wait_for_the_move(bin: &Path) {
@@ -50,7 +43,7 @@ fn weights_move_behind_sixteen_steps_and_logits_stay() {
         weights: Some(Weights::Q8_0),
         ..CompileOptions::new(folder.path().join("model"), folder.path().join("bundle"))
     };
-    compile(&options, &backend(), &mut Silent).unwrap();
+    compile(&options, &linked_backend(), &mut Silent).unwrap();
     let written = std::fs::read_to_string(folder.path().join("bundle/genie_config.json")).unwrap();
     assert!(written.contains("\"use-mmap\": false"), "{written}");
 
@@ -66,7 +59,7 @@ fn weights_move_behind_sixteen_steps_and_logits_stay() {
 
     let mut logits = Vec::new();
     for use_mmap in [true, false] {
-        let mut engine = Engine::open(&config(use_mmap), &backend()).unwrap();
+        let mut engine = Engine::open(&config(use_mmap), &linked_backend()).unwrap();
         let mut rows = vec![engine.process(&prompt).unwrap().to_vec()];
         // Fewer than sixteen steps of either split: all is where it was.
         let steps = |engine: &mut Engine<_>, rows: &mut Vec<Vec<f32>>, tokens: std::ops::Range<u32>| {
@@ -88,35 +81,18 @@ fn weights_move_behind_sixteen_steps_and_logits_stay() {
     assert!(logits[0] == logits[1]);
 }
 
-/// An encoder of 8 tokens: each has a row of a table of 16 MB.
-fn save_encoder(path: &Path) {
-    const VOCAB: usize = 8192;
-    const WIDTH: usize = 512;
-    let context = Context::create(&backend(), &Default::default()).unwrap();
-    let mut graph = context.compose("encoder", &Default::default()).unwrap();
-    let mut tensor =
-        |name: &str, dims: &[usize], dtype, kind| graph.tensor(&TensorInfo::new(name, dims, dtype), kind).unwrap();
-    let tokens = tensor("input_ids", &[1, 8], Dtype::I32, TensorKind::Input);
-    tensor("attention_mask", &[1, 8], Dtype::F32, TensorKind::Input);
-    let rows = tensor("sequence_output", &[1, 8, WIDTH], Dtype::F32, TensorKind::Output);
-    let numbers = (0..VOCAB * WIDTH).flat_map(|i| (i as f32).to_le_bytes()).collect::<Vec<u8>>();
-    let table = graph.constant(&TensorInfo::new("table", [VOCAB, WIDTH], Dtype::F32), &numbers).unwrap();
-    graph.node("rows", "Gather", &[("axis", Param::I32(0))], &[table, tokens], &[rows]).unwrap();
-    graph.finalize().unwrap();
-    context.save(path).unwrap();
-}
-
 #[test]
 fn weights_of_a_text_encoder_move_behind_sixteen_texts() {
     let folder = tempfile::tempdir().unwrap();
     let bin = folder.path().join("encoder.bin");
-    save_encoder(&bin);
+    // 16 MB.
+    save_encoder(&bin, 8192, 512);
     let len = std::fs::metadata(&bin).unwrap().len();
     let tokens = [3, 8191, 0, 17, 4096].map(TokenId);
     for use_mmap in [true, false] {
         let (ctx_bins, positions) = (vec![bin.clone()], PositionKind::None);
         let options = EncoderOptions { ctx_bins, pad_token: TokenId(1), positions, use_mmap };
-        let mut encoder = TextEncoder::open(&options, &backend()).unwrap();
+        let mut encoder = TextEncoder::open(&options, &linked_backend()).unwrap();
         let encoded = encoder.encode(&tokens).unwrap();
         assert_eq!(encoded.rows[512..514], [8191.0 * 512.0, 8191.0 * 512.0 + 1.0]);
         (1..15).for_each(|_| assert_eq!(encoder.encode(&tokens).unwrap(), encoded));

@@ -18,11 +18,13 @@
 
 mod compose;
 mod decoder;
+mod encoder;
 mod form;
 mod mapped;
 mod naive_cache;
 
 pub use decoder::{Decoder, Layer, Matrix, Rows, Size};
+pub use encoder::save_encoder;
 pub use form::{CacheType, Form, Group, Part};
 pub use mapped::mapped_bytes;
 pub use naive_cache::{Entry, Naive, Rule};
