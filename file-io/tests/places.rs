@@ -4,11 +4,19 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use file_io::FileError;
 
+/// While it is held no other test starts a program: a child has all open files of this process until its program runs.
+fn no_children() -> MutexGuard<'static, ()> {
+    static CHILDREN: Mutex<()> = Mutex::new(());
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs a program; whether it succeeded.
 fn succeeds(program: &str, args: &[&str], path: &Path) -> bool {
+    let _alone = no_children();
     Command::new(program).args([path.as_os_str()]).args(args).output().is_ok_and(|output| output.status.success())
 }
 
@@ -71,6 +79,8 @@ fn a_pipe_is_written_in_place_and_needs_a_reader() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     pipe(&path);
+    // A child would be a reader, too.
+    let _alone = no_children();
     file_io::check_writable(&path).unwrap();
     assert!(file_io::is_written_in_place(&path).unwrap());
     let reader = std::thread::spawn({
@@ -133,6 +143,7 @@ fn the_file_that_stdout_goes_to_is_written_in_place() {
     let (path, other) = (folder.path().join("out"), folder.path().join("out.other"));
     std::fs::write(&other, "").unwrap();
     let test = ["--exact", "the_file_that_stdout_goes_to_is_written_in_place", "--nocapture"];
+    let _alone = no_children();
     let mut child = Command::new(std::env::current_exe().unwrap());
     let output = std::fs::File::create(&path).unwrap();
     let before = output.metadata().unwrap().ino();
