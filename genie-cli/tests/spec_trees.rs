@@ -44,4 +44,13 @@ fn replies_by_trees_are_those_without() {
         let n = |key: &str| reply["speculation"][key].as_u64().unwrap();
         assert!(n("rounds") > 0 && n("accepted") <= n("drafted"), "{more:?}: {}", reply["speculation"]);
     }
+    // A prompt that a prefix cache keeps: the forecast prefix is not one of its tokens, and stands beside what is restored.
+    let folder = tempfile::tempdir().unwrap();
+    let kept = ["--prefix-cache", folder.path().to_str().unwrap(), "--prefix-min-tokens", "4"];
+    for (at, more) in [&ssd[..], &ssd, &[], &ssd].into_iter().enumerate() {
+        let reply = record(&run(cache.path(), &[&words[..], more, &kept].concat()));
+        assert_eq!(reply["tokens"], plain["tokens"], "run {at}");
+        let n_restored = reply["kpis"]["num-restored-tokens"].as_u64().unwrap();
+        assert_eq!(n_restored > 0, at > 0, "run {at}: {n_restored} tokens were restored");
+    }
 }
