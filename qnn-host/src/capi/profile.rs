@@ -236,8 +236,7 @@ pub(super) unsafe extern "C" fn get_extended_event_data(
 ) -> Qnn_ErrorHandle_t {
     guard("QnnProfile_getExtendedEventData", || {
         let (kind, value, identifier) = data(id)?;
-        let value =
-            q::Qnn_Scalar_t { dataType: q::QNN_DATATYPE_UINT_64, anon0: q::Qnn_Scalar_t_anon0 { uint64Value: value } };
+        let value = q::scalar!(q::QNN_DATATYPE_UINT_64, uint64Value, value);
         let v1 = q::QnnProfile_ExtendedEventDataV1_t {
             r#type: kind,
             unit: q::QNN_PROFILE_EVENTUNIT_MICROSEC,

@@ -183,13 +183,13 @@ unsafe fn tile<S: Simd, const M: usize>(
         for part in 0..UNROLLED {
             let at = at + part * S::LANES;
             // SAFETY: these columns are below `cols`.
-            unsafe { add_column(s, x.add(at), w.add(at), &mut all) };
+            unsafe { add_products(s, x.add(at), w.add(at), &mut all) };
         }
         at += UNROLLED * S::LANES;
     }
     while at < cols {
         // SAFETY: as above; opened rows are whole vectors.
-        unsafe { add_column(s, x.add(at), w.add(at), &mut all) };
+        unsafe { add_products(s, x.add(at), w.add(at), &mut all) };
         at += S::LANES;
     }
     for (row, all) in all.into_iter().enumerate() {
@@ -205,7 +205,7 @@ unsafe fn tile<S: Simd, const M: usize>(
 /// # Safety
 /// `x` and `w` are at these columns of the first of their rows, which are [`COLS`] apart.
 #[inline(always)]
-unsafe fn add_column<S: Simd, const M: usize>(s: S, x: *const f32, w: *const f32, all: &mut [[S::V; TILE.1]; M]) {
+unsafe fn add_products<S: Simd, const M: usize>(s: S, x: *const f32, w: *const f32, all: &mut [[S::V; TILE.1]; M]) {
     let mut xs = [s.zero(); M];
     for (row, x_row) in xs.iter_mut().enumerate() {
         // SAFETY: the caller's promise.
