@@ -3,22 +3,16 @@
 #![cfg(all(unix, feature = "server"))]
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
+use crate::program::with_cache;
 use crate::served::{Server, leaves_all_idle, recorded, serve};
-
-fn genie(cache: &Path) -> Command {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").stdin(Stdio::null());
-    command
-}
 
 fn replay(cache: &Path, args: &[&str]) -> Output {
     let common = ["bench", "--serve", "--threads", "1", "--reps", "1", "--policies", "one", "--json"];
-    genie(cache).args(common).args(args).output().unwrap()
+    with_cache(cache, &[&common[..], args].concat())
 }
 
 /// Tokens of the prompt and of the reply.

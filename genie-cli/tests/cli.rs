@@ -3,22 +3,15 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-use crate::program::{stderr, stdout};
+use crate::program::{stderr, stdout, with_cache as run, with_own_cache};
 
 /// `genie` with its own cache folder, so that tests do not share one.
 fn genie(cache: &Path) -> Command {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG");
-    command
-}
-
-fn run(cache: &Path, args: &[&str]) -> Output {
-    genie(cache).args(args).stdin(Stdio::null()).output().unwrap()
+    with_own_cache(cache, &[])
 }
 
 fn code(output: &Output) -> i32 {
@@ -88,7 +81,6 @@ fn a_folder_whose_name_is_no_text_is_one_like_others() {
         let output = genie(&place.path().join("cache"))
             .args(args)
             .args(paths.iter().map(|path| folder.join(path)))
-            .stdin(Stdio::null())
             .output()
             .unwrap();
         let record: Value = serde_json::from_str(stdout(&output).lines().last().unwrap_or_default())
@@ -317,7 +309,7 @@ fn socs_that_cannot_be_compiled_for_are_rejected_with_a_hint() {
         // An empty folder in its place: what `cargo xtask qnn-runtime` fetched must not be found.
         command.env("QNN_RUNTIME_DIR", place.path().join("nothing"));
         let args = ["compile", model, "-o", bundle.to_str().unwrap()];
-        let output = command.args(args).args(flags).stdin(Stdio::null()).output().unwrap();
+        let output = command.args(args).args(flags).output().unwrap();
         assert_ne!(code(&output), 0, "{flags:?}");
         assert!(stderr(&output).contains(want), "{flags:?}: {}", stderr(&output));
         assert_eq!(stdout(&output), "");

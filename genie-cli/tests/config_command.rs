@@ -2,19 +2,17 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
+use crate::program::without_qnn;
+
 fn genie(folder: &Path, args: &[&str], stdin: Option<&str>) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env("QNN_RUNTIME_DIR", "/no/such/folder");
-    command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH");
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    let mut command = without_qnn(folder, args);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A command that does not read leaves the pipe closed.
     let _ = child.stdin.take().unwrap().write_all(stdin.unwrap_or_default().as_bytes());
     child.wait_with_output().unwrap()

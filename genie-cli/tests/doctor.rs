@@ -1,21 +1,17 @@
 //! The output and exit codes of `genie doctor`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
+use crate::program::without_qnn;
+
 /// `genie` in an environment without QNN libraries.
 fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("QNN_RUNTIME_DIR", "/no/such/folder").env("GENIE_CACHE", folder);
-    for variable in ["GENIE_LOG", "LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH"] {
-        command.env_remove(variable);
-    }
-    command.args(args).stdin(Stdio::null()).output().unwrap()
+    without_qnn(folder, args).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -1,17 +1,15 @@
 //! The built-in model `fox`: it completes its sentences from memory, with the cache and without.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::{command, stderr, stdout};
+
 fn genie(place: &Path, args: &[&str]) -> String {
-    let mut genie = Command::cargo_bin("genie").unwrap();
-    genie.env("GENIE_CACHE", place.join("cache")).env("GENIE_MODELS", place.join("models"));
-    let done = genie.env_remove("GENIE_LOG").current_dir(place).stdin(Stdio::null()).args(args).output().unwrap();
-    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).unwrap()
+    let output = command(place, args).env("GENIE_MODELS", place.join("models")).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    stdout(&output).to_owned()
 }
 
 /// The sentences that it was trained on.

@@ -1,21 +1,18 @@
 //! GGUF files as a user compiles them: good ones run, bad ones are refused in the file's own words, and nothing is left behind.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::{GgufDraft, GgufValue, Matrices, TestModel};
 
-use crate::program::stderr;
+use crate::program::{command, stderr};
 
 /// `genie` whose cache and temporary folder are inside `place`.
 fn genie(place: &Path, args: &[&str]) -> Output {
     let temporary = place.join("tmp");
     std::fs::create_dir_all(&temporary).unwrap();
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", place.join("cache")).env("TMPDIR", temporary).env_remove("GENIE_LOG");
-    command.current_dir(place).args(args).stdin(Stdio::null()).output().unwrap()
+    command(place, args).env("TMPDIR", temporary).output().unwrap()
 }
 
 fn compile(place: &Path, file: &str, more: &[&str]) -> Output {

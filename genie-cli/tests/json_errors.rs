@@ -1,20 +1,16 @@
 //! `--json`: a failure is one line of JSON on stdout, with a word that does not change. The text stays on stderr.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
+use crate::program::without_qnn;
+
 fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env("QNN_RUNTIME_DIR", "/no/such/folder");
-    for variable in ["GENIE_LOG", "LD_LIBRARY_PATH"] {
-        command.env_remove(variable);
-    }
-    command.args(args).stdin(Stdio::null()).output().unwrap()
+    without_qnn(folder, args).output().unwrap()
 }
 
 fn last_line(output: &Output) -> Value {

@@ -1,12 +1,13 @@
 //! `--json`: the keys of every command have one style. Objects in Genie's own words keep them: `kpis`, the bundle's manifest.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
+
+use crate::program::without_qnn;
 
 /// What has no record: it prints text for people or for shells, or serves until a signal.
 const WITHOUT_RECORD: [&str; 5] = ["chat", "serve", "completions", "man", "help"];
@@ -14,10 +15,8 @@ const WITHOUT_RECORD: [&str; 5] = ["chat", "serve", "completions", "man", "help"
 const OF_GENIE: [&str; 2] = ["kpis", "manifest"];
 
 fn genie(place: &Path, args: &[&str]) -> Output {
-    let mut genie = Command::cargo_bin("genie").unwrap();
-    genie.env("GENIE_CACHE", place.join("cache")).env("GENIE_MODELS", place.join("models")).env_remove("GENIE_LOG");
-    genie.env("GENIE_TOML", place.join("genie.toml")).env("QNN_RUNTIME_DIR", place);
-    genie.args(args).stdin(Stdio::null()).current_dir(place).output().unwrap()
+    let mut genie = without_qnn(place, args);
+    genie.env("GENIE_MODELS", place.join("models")).env("GENIE_TOML", place.join("genie.toml")).output().unwrap()
 }
 
 /// The keys of a document that are not in `snake_case`, with their places.

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
+
+use crate::program::command;
 
 /// When a run is killed.
 enum Moment<'a> {
@@ -52,9 +53,8 @@ impl Subject {
     }
 
     fn genie(&self, args: &[&str]) -> Command {
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command.current_dir(self.dir.path()).env("GENIE_CACHE", self.at("cache")).env_remove("GENIE_LOG");
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command(self.dir.path(), args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 

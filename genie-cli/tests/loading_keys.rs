@@ -1,17 +1,14 @@
 //! Keys of `QnnHtp` and of the engine that say how a model is loaded: `allow-async-init`, `data-alignment-size`, `batching`.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
-use crate::program::compiled;
+use crate::program::{command, compiled};
 
 fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env("GENIE_LOG", "warn,open_genie=debug");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
+    command(folder, args).env("GENIE_LOG", "warn,open_genie=debug").output().unwrap()
 }
 
 /// A run of the bundle with that value at that place of its config: its record, if it ran, and what was said.

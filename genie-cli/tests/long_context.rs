@@ -2,16 +2,15 @@
 //! hint. Qualcomm's library: `recorded_long_context_htp`.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use genie_types::TokenId;
 use open_genie::{LongContext, Options, PolicyChoice, SamplerSettings, SentenceCode, Session, StopReason};
 use serde_json::Value;
 
-use crate::program::stderr as said;
+use crate::program::{stderr as said, without_qnn};
 
 /// Flags of each kind, and whether libGenie's policy is followed.
 const KINDS: &[(&str, &str, bool)] = &[
@@ -25,9 +24,7 @@ const KINDS: &[(&str, &str, bool)] = &[
 ];
 
 fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).args(args).stdin(Stdio::null()).env("GENIE_CACHE", folder.join("cache"));
-    command.env("QNN_RUNTIME_DIR", "/no/such/folder").env_remove("GENIE_LOG").output().unwrap()
+    without_qnn(folder, args).output().unwrap()
 }
 
 /// The record of a run of `base` with these flags.

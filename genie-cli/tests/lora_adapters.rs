@@ -1,14 +1,13 @@
 //! LoRA adapters from the command line: compiled into a bundle, applied by name, kept apart in saved sessions and prefix caches.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::{TestAdapter, TestModel};
 use serde_json::{Value, json};
 
-use crate::program::stderr;
+use crate::program::{genie, stderr};
 
 /// A model with two adapters, and what is made of them.
 struct Place {
@@ -36,9 +35,7 @@ impl Place {
     }
 
     fn genie(&self, args: &[&str]) -> Output {
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command.env("GENIE_CACHE", self.at("cache")).env_remove("GENIE_LOG").current_dir(self.folder.path());
-        command.args(args).stdin(Stdio::null()).output().unwrap()
+        genie(self.folder.path(), args)
     }
 
     fn done(&self, args: &[&str]) -> Output {

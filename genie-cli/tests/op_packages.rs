@@ -4,26 +4,22 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use genie_types::{Dtype, TensorInfo};
 use qnn_api::{Backend, BackendOptions, Context, ContextOptions, Library, TensorKind};
 use serde_json::Value;
 
-use crate::program::stderr as said;
+use crate::program::{command, stderr as said};
 
 /// The folder of `cpu_op_package.h`.
 const INCLUDE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../testkit/c");
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/op_package/package.c");
 
 fn genie(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.env_remove("GENIE_OP_PACKAGE_DIR").env_remove("MLLM_QNN_OP_PACKAGE_DIR").envs(env.iter().copied());
-    command.args(args).stdin(Stdio::null()).output().unwrap()
+    command(folder, args).envs(env.iter().copied()).output().unwrap()
 }
 
 fn done(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Value {

@@ -5,11 +5,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 
-use crate::program::stderr;
+use crate::program::{command, stderr};
 
 /// A working folder with a small model in `model`.
 struct Place(tempfile::TempDir);
@@ -27,9 +26,8 @@ impl Place {
 
     /// `genie` in the working folder.
     fn genie(&self, args: &[&str]) -> Command {
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command.current_dir(self.0.path()).env("GENIE_CACHE", self.at("cache")).env_remove("GENIE_LOG");
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command(self.0.path(), args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 

@@ -2,20 +2,18 @@
 //! graphs are refused by their key, and doctor finds them from the files.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
+use crate::program::without_qnn;
+
 const POSITIONS: &str = "/dialog/engine/model/positional-encoding";
 
 fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).args(args).stdin(Stdio::null());
-    command.env("GENIE_CACHE", folder.join("cache")).env("QNN_RUNTIME_DIR", "/no/such/folder").env_remove("GENIE_LOG");
-    command.output().unwrap()
+    without_qnn(folder, args).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -1,18 +1,16 @@
 //! A prompt that is refused ends `genie run --json` with the record of a reply: no tokens, Genie's status, and the error.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
+use crate::program::without_qnn;
+
 fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env("QNN_RUNTIME_DIR", "/no/such/folder");
-    command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
+    without_qnn(folder, args).output().unwrap()
 }
 
 fn only_line(output: &Output) -> Value {

@@ -3,13 +3,12 @@
 #![cfg(all(unix, feature = "server"))]
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
+use crate::program::genie;
 use crate::served::{Server, leaves_all_idle, recorded, serve};
 
 /// What a chat becomes, for the server as for `genie run`.
@@ -18,15 +17,8 @@ const TEMPLATE: &str = "{%- for m in messages -%}{{ m.role }}: {{ m.content }}\n
 /// Tokens of a reply.
 const REPLY: usize = 12;
 
-fn genie(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null());
-    command
-}
-
 fn printed(folder: &Path, args: &[&str]) -> String {
-    let output = genie(folder, args).output().unwrap();
+    let output = genie(folder, args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -209,7 +201,7 @@ fn requests_that_fused_graphs_cannot_serve_are_refused_by_name() {
         (&["--prefix-cache", "prefixes"][..], "fused graphs have no form with a cache of prompt prefixes"),
         (&["--spec", "lookup"], "fused graphs have no form with drafts"),
     ] {
-        let output = genie(folder, &[&["serve", "bundle", "--port", "0"], flags].concat()).output().unwrap();
+        let output = genie(folder, &[&["serve", "bundle", "--port", "0"], flags].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(what) && said.contains("hint:"), "{said}");

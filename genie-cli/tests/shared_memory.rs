@@ -4,14 +4,13 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-use crate::program::stderr as said;
+use crate::program::{stderr as said, without_qnn};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_rpcmem/fake_rpcmem.c");
 
@@ -31,10 +30,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn genie(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).args(args).stdin(Stdio::null()).env("GENIE_CACHE", folder.join("cache"));
-    command.env("QNN_RUNTIME_DIR", "/no/such/folder").env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH");
-    command.envs(env.iter().copied()).output().unwrap()
+    without_qnn(folder, args).envs(env.iter().copied()).output().unwrap()
 }
 
 /// What a run did.

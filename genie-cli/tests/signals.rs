@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-use crate::program::stderr;
+use crate::program::{command, stderr};
 
 /// The longest wait for anything; reached by a failure only.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -48,9 +48,7 @@ fn compiled(place: &'static OnceLock<(tempfile::TempDir, PathBuf)>, cl: &str) ->
 }
 
 fn genie(folder: &Path) -> Command {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG").stdin(Stdio::null());
-    command
+    command(folder, &[])
 }
 
 fn run(folder: &Path, args: &[&str]) -> Output {

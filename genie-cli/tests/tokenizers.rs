@@ -2,18 +2,13 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
-const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/demo");
+use crate::program::{with_cache as genie, with_own_cache};
 
-fn genie(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").env_remove("RUST_BACKTRACE");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
-}
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/demo");
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
@@ -211,8 +206,7 @@ fn empty_prompts_are_refused_and_marks_left_out() {
         text(&none.stderr)
     );
     // The same through a pipe that has text.
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", place.path()).args(["run", "-f", "-", "-n", "1", "--json"]);
+    let mut command = with_own_cache(place.path(), &["run", "-f", "-", "-n", "1", "--json"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"ROMEO:").unwrap();
     assert_eq!(input_of(&child.wait_with_output().unwrap()), input_of(&plain));

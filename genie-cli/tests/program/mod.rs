@@ -7,11 +7,44 @@ use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 
+/// Variables of the caller that would change what the program does, or says.
+const OF_CALLER: [&str; 7] = [
+    "GENIE_LOG",
+    "GENIE_MODEL",
+    "GENIE_MODELS",
+    "GENIE_OP_PACKAGE_DIR",
+    "GENIE_TEMP",
+    "MLLM_QNN_OP_PACKAGE_DIR",
+    "RUST_BACKTRACE",
+];
+
+/// To be started in a folder, with its cache below it.
+pub fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = with_own_cache(&folder.join("cache"), args);
+    command.current_dir(folder);
+    command
+}
+
+/// As `command`, where Qualcomm's libraries are nowhere.
+pub fn without_qnn(folder: &Path, args: &[&str]) -> Command {
+    let mut command = command(folder, args);
+    command.env("QNN_RUNTIME_DIR", "/no/such/folder").env_remove("ADSP_LIBRARY_PATH").env_remove("LD_LIBRARY_PATH");
+    command
+}
+
+/// To be started wherever the test runs, with its cache in this folder.
+pub fn with_own_cache(cache: &Path, args: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("genie").unwrap();
+    for name in OF_CALLER {
+        command.env_remove(name);
+    }
+    command.env("GENIE_CACHE", cache).args(args).stdin(Stdio::null());
+    command
+}
+
 /// In a folder, with its cache below it.
 pub fn genie(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    command.args(args).stdin(Stdio::null()).output().unwrap()
+    command(folder, args).output().unwrap()
 }
 
 /// As `genie`, which must succeed.
@@ -31,8 +64,7 @@ pub fn compiled(flags: &[&str]) -> tempfile::TempDir {
 
 /// With its cache in this folder, wherever the test runs.
 pub fn with_cache(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
+    with_own_cache(cache, args).output().unwrap()
 }
 
 /// What it wrote for its user; all of it is text.
