@@ -11,9 +11,10 @@ use crate::rope::Rotation;
 pub use crate::seq_id::SeqId;
 use std::ops::Range;
 
-/// Slots that one sequence fills by itself where there is space: as many columns as attention kernels look at together, so that
-/// they skip those of other sequences.
-pub const PAGE: usize = 32;
+/// Slots that one sequence fills by itself where there is space: twice the columns that attention kernels look at together, so that
+/// they skip those of other sequences. Keys of a page are 128 bytes of each row in float16: rows seldom begin with a cache line, so
+/// half as many would lie on nearly as many lines.
+pub const PAGE: usize = 64;
 
 /// One slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

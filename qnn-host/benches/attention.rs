@@ -16,7 +16,7 @@ const KV_HEADS: usize = 8;
 const DIM: usize = 64;
 
 /// Slots of a page of a sequence, as `kvmanager::PAGE`.
-const PAGE: usize = 32;
+const PAGE: usize = 64;
 
 /// Which columns of the past a row sees.
 #[derive(Clone, Copy)]
@@ -68,6 +68,7 @@ const CASES: &[(usize, usize, usize, Past)] = &[
     (16, 8, 4088, Past::OfSequence { n: 511, paged: false }),
     (16, 4, 4088, Past::OfSequence { n: 504, paged: true }),
     (16, 8, 4088, Past::OfSequence { n: 504, paged: true }),
+    (16, 8, 4088, Past::OfSequence { n: 128, paged: true }),
 ];
 
 /// Keys or values of `layers` layers in half precision: 0.25.

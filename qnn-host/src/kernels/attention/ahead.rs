@@ -1,5 +1,6 @@
 //! Prefetches the next values while scores are computed and the next keys while values are weighted, a few lines per step,
-//! so that loads do not stall where one phase follows the other.
+//! so that loads do not stall where one phase follows the other. Into the second-level cache: a core can ask for more lines of
+//! that one at a time, and a phase is too short for those of the first one.
 
 use super::super::simd::Simd;
 
@@ -39,7 +40,7 @@ impl Ahead {
     pub(super) fn step<S: Simd>(&mut self, s: S) {
         for _ in 0..self.share {
             let Some(line) = self.next() else { return };
-            s.prefetch(line);
+            s.prefetch_l2(line);
         }
     }
 
