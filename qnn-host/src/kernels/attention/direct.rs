@@ -58,7 +58,7 @@ impl<R: Source> Scores<'_, R> {
                 }
                 j += wide::<S>() * S::LANES;
             }
-            // A page of a cache of several sequences is two vectors of the widest unit: twice as many sums that do not wait for each other.
+            // A stretch of a mask is two vectors of the widest unit: twice as many sums that do not wait for each other.
             if S::MANY_REGISTERS && j + 2 * S::LANES <= self.count {
                 self.tile::<S, Q, 2>(s, query, j, S::LANES);
                 j += 2 * S::LANES;
