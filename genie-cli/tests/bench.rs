@@ -1,18 +1,15 @@
 //! The output and errors of `genie bench`: JSON lines, tables, rejected flags.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-use crate::program::{stderr, stdout};
+use crate::program::{stderr, stdout, with_cache};
 
 /// `genie bench` on the demo model, with a cache folder of its own.
 fn bench(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").arg("bench").args(args);
-    command.stdin(Stdio::null()).output().unwrap()
+    with_cache(cache, &[&["bench"], args].concat())
 }
 
 fn done(output: Output) -> Output {

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
-use crate::program::stderr;
+use crate::program::{command, stderr};
 
 const TEMPLATE: &str = "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}\
     {{ m.role | upper }}:\n{{ m.content }}\n\n{% endfor %}{% if add_generation_prompt %}ASSISTANT:\n{% endif %}";
@@ -41,17 +40,13 @@ impl Place {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command
-            .current_dir(self.folder.path())
-            .env("GENIE_CACHE", self.path("cache"))
-            .env("XDG_STATE_HOME", self.path("state"));
-        command.env_remove("GENIE_LOG").args(args);
+        let mut command = command(self.folder.path(), args);
+        command.env("XDG_STATE_HOME", self.path("state"));
         command
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        self.command(args).stdin(Stdio::null()).output().unwrap()
+        self.command(args).output().unwrap()
     }
 
     fn done(&self, args: &[&str]) -> Output {

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::CommandCargoExt;
 use rustix::process::{Pid, Signal};
+
+use crate::program;
 
 /// A chat with what it has shown so far.
 struct Terminal {
@@ -20,7 +21,7 @@ struct Terminal {
 
 impl Terminal {
     fn chat(folder: &std::path::Path, flags: &str) -> Self {
-        let genie = Command::cargo_bin("genie").unwrap().get_program().to_str().unwrap().to_owned();
+        let genie = program::path().to_str().unwrap().to_owned();
         // The shell says how the chat ended: the code of `script` also tells of troubles of its own. Ctrl-C reaches both.
         let chat = format!("{genie} chat demo --chat-template plain --greedy {flags}");
         Self::shell(folder, &format!("trap : INT; {chat}; echo ended with $?"))
@@ -163,7 +164,7 @@ fn ctrl_c_stops_a_reply_and_the_chat_goes_on() {
 #[test]
 fn sigterm_at_the_prompt_leaves_the_terminal_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let genie = Command::cargo_bin("genie").unwrap().get_program().to_str().unwrap().to_owned();
+    let genie = program::path().to_str().unwrap().to_owned();
     let chat = format!("sh -c 'echo $$ > pid; exec {genie} chat demo --chat-template plain'");
     let mut terminal =
         Terminal::shell(folder.path(), &format!("{chat}; echo ended with $?; stty -a; echo that is all"));
@@ -183,7 +184,7 @@ fn sigterm_at_the_prompt_leaves_the_terminal_as_it_was() {
 #[test]
 fn a_run_without_a_prompt_is_a_chat_unless_its_flags_want_one() {
     let folder = tempfile::tempdir().unwrap();
-    let genie = Command::cargo_bin("genie").unwrap().get_program().to_str().unwrap().to_owned();
+    let genie = program::path().to_str().unwrap().to_owned();
     let flags =
         ["--profile p.json", "--prefix-cache prefixes", "--kv-mode smart-mask", "--save saved", "--stats", "-e"];
     let runs: Vec<String> = flags.iter().map(|flag| format!("{genie} run demo {flag}; echo ended with $?")).collect();

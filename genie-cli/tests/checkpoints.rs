@@ -1,25 +1,16 @@
 //! `genie compile` of Hugging Face folders that are not what they say: exit code, message, hint, and nothing left behind.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
-use crate::program::stderr;
+use crate::program::{genie, stderr};
 
 fn compile(place: &Path, model: &Path) -> Output {
-    let mut genie = Command::cargo_bin("genie").unwrap();
-    genie.env("GENIE_CACHE", place.join("cache")).env_remove("GENIE_LOG").stdin(Stdio::null());
-    genie
-        .arg("compile")
-        .arg(model)
-        .args(["-o", "bundle", "--ar", "1", "--cl", "32"])
-        .current_dir(place)
-        .output()
-        .unwrap()
+    genie(place, &["compile", model.to_str().unwrap(), "-o", "bundle", "--ar", "1", "--cl", "32"])
 }
 
 fn small() -> TestModel {

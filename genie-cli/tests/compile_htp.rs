@@ -1,17 +1,17 @@
 //! `genie compile --soc` with Qualcomm's library.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use genie_bundle::{HTP_CONFIG_FILE, Manifest};
 use qnn_api::library::runtime;
 
+use crate::program::with_users_cache;
+
 fn genie(args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
+    with_users_cache(args).output().unwrap()
 }
 
 fn compile(model: &Path, bundle: &Path, flags: &[&str]) -> Output {

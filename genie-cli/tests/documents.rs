@@ -1,10 +1,10 @@
 //! The commands of docs/quickstart.md run, in the page's order; the reference has every command.
 #![cfg(unix)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
+use crate::program;
 
 /// Lines of the page's shell blocks, but of those behind a comment `not run: REASON`.
 fn commands(page: &str) -> Vec<String> {
@@ -35,7 +35,7 @@ fn the_quickstart_runs_line_by_line() {
         std::fs::copy(demo.join(name), place.join("model").join(name)).unwrap();
     }
     std::fs::write(place.join("book.txt"), "It was the best of times, it was the worst of times. ".repeat(9)).unwrap();
-    let genie: PathBuf = Command::cargo_bin("genie").unwrap().get_program().into();
+    let genie = program::path();
     let path = std::env::join_paths(
         std::iter::once(genie.parent().unwrap().to_owned())
             .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
@@ -70,7 +70,7 @@ fn lines_that_are_not_run_say_so() {
 #[test]
 fn the_reference_has_every_command_with_its_flags() {
     let genie = |args: &[&str]| {
-        let output = Command::cargo_bin("genie").unwrap().args(args).stdin(Stdio::null()).output().unwrap();
+        let output = program::with_users_cache(args).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };

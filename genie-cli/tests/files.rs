@@ -3,34 +3,23 @@
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use tempfile::TempDir;
 
-use crate::program::stderr;
+use crate::program::{stderr, under, with_cache as genie};
 
 /// A model's folder of this repository, 1.4 MB that compile to more.
 fn demo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo")
 }
 
-fn genie<S: AsRef<OsStr>>(cache: &Path, args: &[S]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").args(args).stdin(Stdio::null());
-    command.output().unwrap()
-}
-
 /// The same below a limit for the length of a file.
 fn genie_with_limit(cache: &Path, bytes: u64, args: &[&str]) -> Output {
-    let program = Command::cargo_bin("genie").unwrap().get_program().to_owned();
-    let mut command = Command::new("prlimit");
-    command.arg(format!("--fsize={bytes}")).arg(program).args(args);
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").stdin(Stdio::null());
-    command.output().expect("`prlimit` of util-linux is there")
+    let mut command = under(&["prlimit", &format!("--fsize={bytes}")], cache, args);
+    command.env("GENIE_CACHE", cache).output().expect("`prlimit` of util-linux is there")
 }
 
 /// The error line of a program that ended by itself with code 1.

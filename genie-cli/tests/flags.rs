@@ -4,25 +4,18 @@
 #![cfg(unix)]
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
+use crate::program::under;
+
 /// `genie` in that folder with at most 2 GiB of address space, so that a number that is not bounded fails at once; killed
 /// after a minute, since some of these once ran on.
 fn genie(folder: &Path, args: &[&str]) -> Output {
-    let program = Command::cargo_bin("genie").unwrap();
-    let mut command = Command::new("timeout");
-    command.args(["60", "prlimit", "--as=2147483648"]).arg(program.get_program()).args(args);
-    command.current_dir(folder).stdin(Stdio::null()).env("GENIE_CACHE", folder.join("cache"));
-    command.env("QNN_RUNTIME_DIR", "/no/such/folder");
-    for variable in ["GENIE_LOG", "LD_LIBRARY_PATH", "RUST_BACKTRACE"] {
-        command.env_remove(variable);
-    }
-    command.output().unwrap()
+    under(&["timeout", "60", "prlimit", "--as=2147483648"], folder, args).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {

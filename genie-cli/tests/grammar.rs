@@ -1,24 +1,15 @@
 //! Grammars from the command line: flags, the config's key, faults with their places and codes.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-use crate::program::stderr;
+use crate::program::{stderr, with_cache};
 
 /// `genie run` on the demo model, with its own cache folder.
 fn run(cache: &Path, args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command
-        .env("GENIE_CACHE", cache)
-        .env_remove("GENIE_LOG")
-        .arg("run")
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    with_cache(cache, &[&["run"], args].concat())
 }
 
 #[test]

@@ -1,17 +1,15 @@
 //! `kv-share` across backends: the prompt by Qualcomm's library, the reply by the embedded backend.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::{Value, json};
 
+use crate::program::with_users_cache;
+
 fn genie(folder: &Path, args: &[&str]) -> Value {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env_remove("LD_LIBRARY_PATH").args(args).current_dir(folder).stdin(Stdio::null());
-    let output = command.output().unwrap();
+    let output = with_users_cache(args).current_dir(folder).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{args:?}: {said}");
     serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)

@@ -1,11 +1,9 @@
 //! Keys that save memory on a chip, with Qualcomm's library: the emulator refuses them, so the binaries are loaded without, and a
 //! warning names the key. libGenie ends there.
 
-use std::process::{Command, Stdio};
-
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
+use crate::program::with_users_cache;
 use crate::recordings;
 
 /// The tokens of a run with those keys of `QnnHtp`, and what was said.
@@ -20,10 +18,8 @@ fn run(keys: &Value) -> (Value, String) {
         config["dialog"]["engine"]["backend"]["QnnHtp"][key] = value.clone();
     }
     std::fs::write(folder.path().join("genie_config.json"), config.to_string()).unwrap();
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.args(["run", "--prompt-tokens", "94,47,33", "-n", "6", "--greedy", "--json", "-c"]).arg(folder.path());
-    command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
-    let output = command.output().unwrap();
+    let mut command = with_users_cache(&["run", "--prompt-tokens", "94,47,33", "-n", "6", "--greedy", "--json", "-c"]);
+    let output = command.arg(folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let record: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
     (record["tokens"].clone(), said)

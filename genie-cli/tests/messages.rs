@@ -4,28 +4,17 @@
 #![cfg(unix)]
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
+use crate::program::under;
+
 /// `genie` in that folder, without QNN libraries; killed after a minute, since some inputs once made it hang.
 fn genie(folder: &Path, args: &[&str]) -> Output {
-    under(folder, &["timeout", "60"], args)
-}
-
-/// The same below another program, which sets a limit.
-fn under(folder: &Path, before: &[&str], args: &[&str]) -> Output {
-    let genie = Command::cargo_bin("genie").unwrap();
-    let mut command = Command::new(before[0]);
-    command.args(&before[1..]).arg(genie.get_program()).args(args).current_dir(folder).stdin(Stdio::null());
-    command.env("QNN_RUNTIME_DIR", "/no/such/folder").env("GENIE_CACHE", folder.join("cache"));
-    for variable in ["GENIE_LOG", "LD_LIBRARY_PATH", "RUST_BACKTRACE"] {
-        command.env_remove(variable);
-    }
-    command.output().unwrap()
+    under(&["timeout", "60"], folder, args).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -254,7 +243,8 @@ fn limits_of_the_system_are_named() {
         let open = |path: &Path| Command::new("chmod").arg("-R").arg("a+rX").arg(path).status().unwrap();
         assert!(open(folder.path()).success());
         let before = ["setpriv", "--reuid=54321", "--clear-groups", "prlimit", "--nproc=1"];
-        let output = under(folder.path(), &before, &["run", "-p", "x", "-c", "base", "--threads", "2"]);
+        let output =
+            under(&before, folder.path(), &["run", "-p", "x", "-c", "base", "--threads", "2"]).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("cannot start a thread: ") && !said.contains("skel"), "{said}");
@@ -270,7 +260,7 @@ fn limits_of_the_system_are_named() {
     for megabytes in (20..60).step_by(1) {
         let limit = format!("--as={}", megabytes << 20);
         let args = ["run", "-p", "x", "-c", "base", "--threads", "1", "-n", "1"];
-        let said = text(&under(folder.path(), &["prlimit", &limit], &args).stderr);
+        let said = text(&under(&["prlimit", &limit], folder.path(), &args).output().unwrap().stderr);
         assert!(!said.contains("an op that the hardware cannot do"), "{said}");
         named += usize::from(said.contains("the system gives none"));
     }

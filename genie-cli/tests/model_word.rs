@@ -5,12 +5,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::{Matrices, TestModel};
 use serde_json::Value;
 
-use crate::program::stderr;
+use crate::program::{command, stderr};
 
 /// A folder with a cache and a folder of models of its own.
 struct Place(tempfile::TempDir);
@@ -33,14 +32,13 @@ impl Place {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command.env("GENIE_CACHE", self.path().join("cache")).env("GENIE_MODELS", self.path().join("models"));
-        command.env_remove("GENIE_LOG").current_dir(self.path()).args(args);
+        let mut command = command(self.path(), args);
+        command.env("GENIE_MODELS", self.path().join("models"));
         command
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        self.command(args).stdin(Stdio::null()).output().unwrap()
+        self.command(args).output().unwrap()
     }
 
     fn done(&self, args: &[&str]) -> Output {

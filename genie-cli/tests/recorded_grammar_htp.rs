@@ -4,16 +4,15 @@
 //! the token before a jump, or refuses; the text up to there is equal, and the rest follows the grammar.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::with_users_cache;
 use crate::recordings;
 
 fn genie(args: &[String]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH").args(args).stdin(Stdio::null()).output().unwrap()
+    with_users_cache(&[]).args(args).output().unwrap()
 }
 
 fn ids(list: &Value) -> Vec<u64> {

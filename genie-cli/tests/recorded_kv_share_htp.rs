@@ -4,12 +4,11 @@
 //! is repeated: the prompt's execution and the first token. From there on ours goes on, and is held against `basic`.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{BackendChoice, Options, PolicyChoice, SentenceCode, Session};
 use serde_json::{Value, json};
 
+use crate::program::with_users_cache;
 use crate::recordings::{self, bundle};
 
 fn cases() -> Vec<Value> {
@@ -19,10 +18,8 @@ fn cases() -> Vec<Value> {
 
 /// In a process of its own: files go to the working folder.
 fn run(folder: &Path, prompt: &str, flags: &[&str]) -> Value {
-    let mut genie = Command::cargo_bin("genie").unwrap();
-    genie.args(["run", "--policy", "genie", "--json", "--backend", "htp", "-c"]).arg(folder);
-    genie.args(["--prompt", prompt]).args(flags).current_dir(folder).stdin(Stdio::null());
-    let output = genie.env_remove("LD_LIBRARY_PATH").output().unwrap();
+    let mut genie = with_users_cache(&["run", "--policy", "genie", "--json", "--backend", "htp", "-c"]);
+    let output = genie.arg(folder).args(["--prompt", prompt]).args(flags).current_dir(folder).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
 }

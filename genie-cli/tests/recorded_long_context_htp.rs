@@ -2,11 +2,11 @@
 //! through `genie run -c` and nothing else.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::with_users_cache;
 use crate::recordings;
 
 fn json(path: &Path) -> Value {
@@ -34,9 +34,7 @@ fn graphs(log: &Value) -> Option<Vec<(String, u64)>> {
 fn genie(args: &[&str]) -> Output {
     // Some recorded configs have dumps on, which go into the current folder.
     let here = tempfile::tempdir().unwrap();
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(here.path());
-    command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH").args(args).stdin(Stdio::null()).output().unwrap()
+    with_users_cache(args).current_dir(here.path()).output().unwrap()
 }
 
 /// A bundle of the recordings with another config, in a folder of its own.

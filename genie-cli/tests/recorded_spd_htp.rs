@@ -4,12 +4,10 @@
 //! one position is attended in another one's slot. From there on its replies are not those of the model, and ours are held
 //! against `basic` alone.
 
-use std::process::{Command, Stdio};
-
-use assert_cmd::cargo::CommandCargoExt;
 use open_genie::{BackendChoice, Options, PolicyChoice, SentenceCode, Session};
 use serde_json::{Value, json};
 
+use crate::program::with_users_cache;
 use crate::recordings::{self, bundle};
 
 fn cases() -> Vec<Value> {
@@ -214,10 +212,9 @@ fn counts_are_libgenies() {
 fn the_command_line_runs_the_recorded_configs() {
     let case = cases().into_iter().find(|case| case["name"] == "greedy_self_draft").unwrap();
     let folder = bundle(&case["config"]);
-    let mut genie = Command::cargo_bin("genie").unwrap();
-    genie.args(["run", "--policy", "genie", "--json", "--backend", "htp", "-c"]).arg(folder.path());
-    genie.args(["--prompt", case["steps"][0]["step"][1].as_str().unwrap()]).stdin(Stdio::null());
-    let output = genie.env_remove("LD_LIBRARY_PATH").output().unwrap();
+    let mut genie = with_users_cache(&["run", "--policy", "genie", "--json", "--backend", "htp", "-c"]);
+    genie.arg(folder.path()).args(["--prompt", case["steps"][0]["step"][1].as_str().unwrap()]);
+    let output = genie.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let record: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
     assert_eq!(record["text"].as_str().unwrap(), texts(&case["steps"][0]["text"]).concat());

@@ -1,12 +1,11 @@
 //! `genie run` with Qualcomm's library on bundles made for libGenie.
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-use crate::program::{stderr, stdout};
+use crate::program::{stderr, stdout, with_users_cache};
 use crate::recordings;
 
 const NAMES: [&str; 4] = ["fp16_ar1_32_cl128", "fp16_split2", "fp16_scatter", "w8a16"];
@@ -21,10 +20,8 @@ fn golden(name: &str) -> PathBuf {
 }
 
 fn genie(args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
     // A recorded config dumps tensors below the current folder.
-    command.current_dir(env!("CARGO_TARGET_TMPDIR"));
-    command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH").args(args).stdin(Stdio::null()).output().unwrap()
+    with_users_cache(args).current_dir(env!("CARGO_TARGET_TMPDIR")).output().unwrap()
 }
 
 fn record(output: &Output) -> Value {
@@ -150,8 +147,8 @@ fn the_library_is_chosen_by_flag_and_by_variable() {
     assert_eq!(host.status.code(), Some(1), "{}", stderr(&host));
     // A variable that names a folder without the library: no other place counts.
     let empty = tempfile::tempdir().unwrap();
-    let mut command = Command::cargo_bin("genie").unwrap();
-    let nowhere = command.args(run).args(["--backend", "htp"]).env("QNN_RUNTIME_DIR", empty.path()).output().unwrap();
+    let mut command = with_users_cache(&run);
+    let nowhere = command.args(["--backend", "htp"]).env("QNN_RUNTIME_DIR", empty.path()).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(1));
     let message = stderr(&nowhere);
     for part in

@@ -3,18 +3,18 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::command;
+
 fn genie(place: &Path, args: &[&str], variables: &[(&str, &Path)]) -> Output {
-    let mut genie = Command::cargo_bin("genie").unwrap();
-    for name in ["QNN_RUNTIME_DIR", "QNN_SDK_ROOT", "QAIRT_HOME", "GENIE_LOG"] {
+    let mut genie = command(place, args);
+    for name in ["QNN_RUNTIME_DIR", "QNN_SDK_ROOT", "QAIRT_HOME"] {
         genie.env_remove(name);
     }
-    genie.env("GENIE_CACHE", place.join("cache")).envs(variables.iter().copied()).current_dir(place);
-    genie.args(args).stdin(Stdio::null()).output().unwrap()
+    genie.envs(variables.iter().copied()).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {

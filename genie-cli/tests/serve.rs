@@ -4,11 +4,10 @@
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::process::Command;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
+use crate::program::with_users_cache;
 use crate::served::{self, Server};
 
 fn serve(args: &[&str]) -> Server {
@@ -79,7 +78,7 @@ fn flags_say_how_requests_share_the_model() {
         (["--parking", "disk"], "[possible values: snapshot, recompute]"),
         (["--chunk", "0"], "--chunk"),
     ] {
-        let output = Command::cargo_bin("genie").unwrap().arg("serve").args(flags).output().unwrap();
+        let output = with_users_cache(&["serve"]).args(flags).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && said.contains(what), "{flags:?}: {said}");
     }
@@ -87,8 +86,7 @@ fn flags_say_how_requests_share_the_model() {
 
 #[test]
 fn an_address_that_others_reach_needs_a_key() {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    let output = command.args(["serve", "--host", "0.0.0.0", "--port", "0", "--threads", "1"]).output().unwrap();
+    let output = with_users_cache(&["serve", "--host", "0.0.0.0", "--port", "0", "--threads", "1"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("`0.0.0.0` can be reached from other machines") && text.contains("--api-key"), "{text}");
@@ -97,14 +95,13 @@ fn an_address_that_others_reach_needs_a_key() {
 /// What a build without HTTPS prints, and one with it for files that are not there.
 #[test]
 fn https_that_cannot_be_is_refused_with_a_hint() {
-    let mut command = Command::cargo_bin("genie").unwrap();
     let flags = ["serve", "--port", "0", "--threads", "1", "--tls-cert", "none.pem", "--tls-key", "none.key"];
-    let output = command.args(flags).output().unwrap();
+    let output = with_users_cache(&flags).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     let hint = if cfg!(feature = "tls") { "--tls-key" } else { "--features tls" };
     assert!(output.status.code() == Some(1) && text.contains("hint:") && text.contains(hint), "{text}");
-    let mut command = Command::cargo_bin("genie").unwrap();
-    assert_eq!(command.args(["serve", "--tls-cert", "c.pem"]).output().unwrap().status.code(), Some(2));
+    let incomplete = with_users_cache(&["serve", "--tls-cert", "c.pem"]).output().unwrap();
+    assert_eq!(incomplete.status.code(), Some(2));
 }
 
 /// `max-tokens = -1` at the top of `genie.toml` is for every command: `serve` takes it, too, as no limit.

@@ -3,11 +3,10 @@
 #![cfg(all(unix, feature = "server"))]
 
 use std::path::Path;
-use std::process::Command;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::{Value, json};
 
+use crate::program::with_users_cache;
 use crate::served::{Server, serve};
 
 /// The server of a folder of models.
@@ -84,11 +83,9 @@ fn a_limit_of_memory_is_kept() {
 #[test]
 fn a_folder_without_models_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::cargo_bin("genie").unwrap();
-    let output = command.args(["serve", "--models"]).arg(folder.path()).output().unwrap();
+    let output = with_users_cache(&["serve", "--models"]).arg(folder.path()).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && text.contains("no model in"), "{text}");
-    let mut command = Command::cargo_bin("genie").unwrap();
-    let output = command.args(["serve", "demo", "--models"]).arg(folder.path()).output().unwrap();
+    let output = with_users_cache(&["serve", "demo", "--models"]).arg(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "a model and a folder of models");
 }

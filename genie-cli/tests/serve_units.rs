@@ -2,10 +2,10 @@
 
 #![cfg(all(unix, feature = "server"))]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use assert_cmd::cargo::CommandCargoExt;
+use crate::program::{self, with_users_cache};
 
 fn dist(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist").join(name)).unwrap()
@@ -14,8 +14,7 @@ fn dist(name: &str) -> String {
 /// What `genie` says to these words with a folder of models that is empty: it has read all flags before it looks there.
 fn refused(words: &[String]) -> String {
     let empty = tempfile::tempdir().unwrap();
-    let mut command = Command::cargo_bin("genie").unwrap();
-    let output = command.args(words).args(["--models", empty.path().to_str().unwrap()]).output().unwrap();
+    let output = with_users_cache(&[]).args(words).arg("--models").arg(empty.path()).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{words:?}: {text}");
     text
@@ -44,15 +43,15 @@ fn the_command_lines_of_unit_and_container_are_taken() {
     };
     assert!(number(&unit, "\nTimeoutStopSec=") > number(line, "--drain "));
     // A flag that is not there is found by this test.
-    let mut command = Command::cargo_bin("genie").unwrap();
-    assert_eq!(command.args(["serve", "--no-such-flag"]).output().unwrap().status.code(), Some(2));
+    let unknown = with_users_cache(&["serve", "--no-such-flag"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(2));
 }
 
 #[test]
 #[ignore = "needs systemd-analyze"]
 fn systemd_takes_the_unit() {
     let folder = tempfile::tempdir().unwrap();
-    let program = PathBuf::from(Command::cargo_bin("genie").unwrap().get_program());
+    let program = program::path();
     let text = dist("systemd/genie-serve.service").replace("/usr/bin/genie", program.to_str().unwrap());
     let path = folder.path().join("genie-serve.service");
     std::fs::write(&path, text).unwrap();

@@ -3,14 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::with_own_cache;
+
 fn command(cache: &Path, args: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env("GENIE_CACHE", cache).env_remove("GENIE_LOG").stdin(Stdio::null());
-    command.args(["bench", "--serve", "--threads", "1", "--reps", "1"]).args(args);
-    command
+    with_own_cache(cache, &[&["bench", "--serve", "--threads", "1", "--reps", "1"], args].concat())
 }
 
 fn serve(cache: &Path, args: &[&str]) -> Output {

@@ -2,11 +2,11 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::with_users_cache;
 use crate::recordings;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_rpcmem/fake_rpcmem.c");
@@ -20,11 +20,10 @@ fn the_emulator_registers_nothing_and_runs() {
     assert!(cc.status().expect("the C compiler that Rust links with").success());
     let log = folder.path().join("memory.log");
     let run = |memory: &str| {
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command.args(["run", "--prompt-tokens", "94,47,33,118,46", "-n", "6", "--json", "--backend", "htp", "-c"]);
+        let args = ["run", "--prompt-tokens", "94,47,33,118,46", "-n", "6", "--json", "--backend", "htp", "-c"];
+        let mut command = with_users_cache(&args);
         command.arg(recordings::folder().join("fp16_split2")).args(["--shared-memory", memory]);
-        command.env_remove("GENIE_LOG").env("LD_LIBRARY_PATH", folder.path()).env("FAKE_RPCMEM_LOG", &log);
-        let output = command.stdin(Stdio::null()).output().unwrap();
+        let output = command.env("LD_LIBRARY_PATH", folder.path()).env("FAKE_RPCMEM_LOG", &log).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let record: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
         (record["tokens"].clone(), said)

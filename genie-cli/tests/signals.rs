@@ -10,10 +10,9 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-use crate::program::{command, stderr};
+use crate::program::{self, command, stderr};
 
 /// The longest wait for anything; reached by a failure only.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -265,7 +264,7 @@ fn signals(process: &str, field: &str) -> u64 {
 fn a_signal_that_was_ignored_stays_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = slow().to_str().unwrap();
-    let program = Command::cargo_bin("genie").unwrap().get_program().to_owned();
+    let program = program::path();
     let mut command = Command::new("sh");
     command.current_dir(folder.path()).env("GENIE_CACHE", folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.args(["-c", "trap '' HUP INT; exec \"$@\"", "sh"]).arg(program);
@@ -423,7 +422,7 @@ fn a_verdict_does_not_depend_on_the_reader() {
 fn other_ends_of_stdout_and_stderr() {
     let folder = tempfile::tempdir().unwrap();
     let shell = |line: &str| {
-        let program = Command::cargo_bin("genie").unwrap().get_program().to_owned();
+        let program = program::path();
         let mut command = Command::new("sh");
         command.current_dir(folder.path()).env("GENIE_CACHE", folder.path().join("cache")).env("GENIE", program);
         command.args(["-c", line]).stdin(Stdio::null()).output().unwrap()

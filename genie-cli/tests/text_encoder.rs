@@ -2,12 +2,13 @@
 //! vector is the sum of the rows that the mask shows.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-use assert_cmd::cargo::CommandCargoExt;
 use genie_types::{Dtype, TensorInfo};
 use qnn_api::{Backend, BackendOptions, Context, Library, Param, TensorKind};
 use serde_json::{Value, json};
+
+use crate::program::with_users_cache;
 
 const VOCAB: usize = 300;
 const WIDTH: usize = 4;
@@ -91,8 +92,7 @@ fn tokenizer() -> String {
 }
 
 fn genie(args: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env_remove("GENIE_LOG").args(args).stdin(Stdio::null()).output().unwrap()
+    with_users_cache(args).output().unwrap()
 }
 
 fn embed(folder: &Path, text: &str, more: &[&str]) -> Value {

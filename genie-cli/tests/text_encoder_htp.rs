@@ -1,10 +1,8 @@
 //! Text encoders with Qualcomm's library: what libGenie was recorded to give, through `genie embed`.
 
-use std::process::{Command, Stdio};
-
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
+use crate::program::with_users_cache;
 use crate::recordings;
 
 #[test]
@@ -22,10 +20,8 @@ fn every_recorded_embedding_is_repeated() {
         let name = case["name"].as_str().unwrap();
         let config = here.path().join(format!("{name}.json"));
         std::fs::write(&config, case["config"].to_string()).unwrap();
-        let mut command = Command::cargo_bin("genie").unwrap();
-        command.env_remove("GENIE_LOG").env_remove("LD_LIBRARY_PATH").stdin(Stdio::null());
         let args = ["embed", "-c", config.to_str().unwrap(), "--json", case["text"].as_str().unwrap()];
-        let output = command.args(args).output().unwrap();
+        let output = with_users_cache(&args).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         let result = &case["result"];
         let works = result["create_rc"] == 0 && result["rc"] == 0;

@@ -1,17 +1,10 @@
 //! Sampling flags, ends of replies, defaults, completions, manual pages, tokens: what the command line has beside its models.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
 
-use crate::program::stderr;
-
-fn genie(args: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.env_remove("GENIE_LOG").env_remove("GENIE_MODEL").env_remove("GENIE_TEMP").stdin(Stdio::null()).args(args);
-    command
-}
+use crate::program::{stderr, with_users_cache as genie};
 
 fn run(args: &[&str]) -> Output {
     genie(args).output().unwrap()

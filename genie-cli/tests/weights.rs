@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-use crate::program::{stderr, with_cache as run};
+use crate::program::{self, stderr, with_cache as run, with_own_cache};
 
 fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("killed: {}", stderr(output)))
@@ -190,10 +189,7 @@ fn a_flipped_bit_in_a_large_file_is_an_error_of_every_command_that_computes() {
     assert_eq!(stamps(), 0);
     // Two at once, then one that knows.
     let children: Vec<_> = (0..2)
-        .map(|_| {
-            let mut command = Command::cargo_bin("genie").unwrap();
-            command.env("GENIE_CACHE", cache).args(plain).stdout(Stdio::piped()).spawn().unwrap()
-        })
+        .map(|_| with_own_cache(cache, &plain).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
         .collect();
     let outputs: Vec<_> = children.into_iter().map(|child| done(child.wait_with_output().unwrap())).collect();
     assert_eq!((outputs[0].stdout == outputs[1].stdout, stamps()), (true, 1));
@@ -301,7 +297,7 @@ fn files_are_named_as_the_user_gave_them() {
     let home = tempfile::tempdir().unwrap();
     let (model, out) = (home.path().join("model"), home.path().join("bundle"));
     TestModel::tiny(Family::Llama).write(&model).unwrap();
-    let genie = assert_cmd::cargo::cargo_bin("genie");
+    let genie = program::path();
     let limited = Command::new("bash")
         .args([
             "-c",

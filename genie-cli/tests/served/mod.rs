@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::CommandCargoExt;
 use serde_json::Value;
+
+use crate::program::with_users_cache;
 
 /// A server that listens; killed when it is dropped, by a failed test too.
 pub struct Server {
@@ -22,14 +23,12 @@ pub struct Server {
 
 /// `genie serve`, to which a test adds its flags.
 pub fn serve() -> Command {
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.args(["serve", "--port", "0", "--threads", "1"]).env_remove("GENIE_LOG");
-    command
+    with_users_cache(&["serve", "--port", "0", "--threads", "1"])
 }
 
 impl Server {
     pub fn start(command: &mut Command) -> Self {
-        let io = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let io = command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = io.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut said = Vec::new();
