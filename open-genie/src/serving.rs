@@ -82,10 +82,20 @@ impl Model {
     /// cannot hold their drafts, [`Serving::note`] says so. Without serving options, those of the config's `batching` block: [`Bundle::serve_options`]. Prompts begin
     /// with the prefix cache of the model's options, if there is one.
     ///
+    /// Options without [`step_times`](ServeOptions::step_times) get those of the bundle's calibration. Where there are none, a step of each
+    /// width is timed if the options have a [`target`](ServeOptions::target), which takes seconds for a large model.
+    ///
     /// # Errors
-    /// [`Error::Serving`]; the tokenizer cannot be loaded; [`Error::Dialog`] for another kind of dialog.
-    pub fn into_serving(self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
-        self.into_parts().serve(options.into())
+    /// [`Error::Serving`]; the tokenizer cannot be loaded; [`Error::Dialog`] for another kind of dialog, or a graph that fails.
+    pub fn into_serving(mut self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
+        let mut options = options.into().unwrap_or_else(|| self.bundle().serve_options());
+        if options.step_times.is_none() {
+            options.step_times = self.step_times()?;
+        }
+        if lacks_times(&options) {
+            options.step_times = self.measure_step_times(1)?;
+        }
+        self.into_parts().serve(options)
     }
 }
 
@@ -103,9 +113,18 @@ impl PairModel {
     ///
     /// # Errors
     /// As there.
-    pub fn into_serving(self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
-        self.into_parts()?.serve(options.into())
+    pub fn into_serving(mut self, options: impl Into<Option<ServeOptions>>) -> Result<Serving, Error> {
+        let mut options = options.into().unwrap_or_else(|| self.bundle().serve_options());
+        if lacks_times(&options) {
+            options.step_times = self.measure_step_times(1)?;
+        }
+        self.into_parts()?.serve(options)
     }
+}
+
+/// A target is held by times that were measured.
+fn lacks_times(options: &ServeOptions) -> bool {
+    options.target.is_some() && options.step_times.is_none()
 }
 
 fn medians(measured: &[ServingStep]) -> Option<StepTimes> {
@@ -187,7 +206,7 @@ pub(crate) struct ServingParts {
 }
 
 impl ServingParts {
-    fn serve(self, options: Option<ServeOptions>) -> Result<Serving, Error> {
+    fn serve(self, options: ServeOptions) -> Result<Serving, Error> {
         let Self { model, stop, weights, bundle, active, speculation, .. } = self;
         let mut base = RequestBase::from_config(bundle.config()).map_err(Error::Dialog)?;
         let (mut drafts_of_model, mut trees, mut tree_model) = (None, None, None);
@@ -205,7 +224,6 @@ impl ServingParts {
         }
         defaults.grammar = self.grammar.or(defaults.grammar);
         base = base.with_defaults(defaults).with_sampler_callback(self.sampler_callback);
-        let options = options.unwrap_or_else(|| bundle.serve_options());
         let mut scheduler = Scheduler::new(model, base, options)?;
         let (asked, mut note) = (!matches!(speculation, Speculation::OfConfig), None);
         if let Some(kind) = trees {

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use compiler::testmodel::TestModel;
 use compiler::{CompileOptions, Family, KvCacheType, PdGraphs, PdUpdate};
@@ -117,6 +118,28 @@ fn the_configs_batching_block_is_read() {
     running = 0;
     serve(&mut serving, requests_of_it, |serving, _| running = running.max(serving.scheduler().counts().running));
     assert!(running > 2);
+}
+
+/// A target in milliseconds says nothing about widths by itself: steps are timed where no calibration has their times.
+#[test]
+fn a_target_is_held_by_measured_times() {
+    for path in [&bundles().plain, &bundles().fused] {
+        let serving = |target| {
+            let serve = ServeOptions { target, ..ServeOptions::default() };
+            Bundle::read(path).unwrap().open_serving(&options(), serve).unwrap()
+        };
+        assert_eq!(serving(None).scheduler().options().step_times, None);
+        let mut timed = serving(Some(Duration::from_secs(10)));
+        let times = timed.scheduler().options().step_times.clone().unwrap();
+        assert!(times.all().iter().all(|time| time.us > 0.0 && time.us_empty > 0.0), "{times:?}");
+        assert_eq!(times.all().last().unwrap().width, 8);
+        let requests_of_it = requests(&mut timed);
+        assert_eq!(
+            tokens(&serve(&mut timed, requests_of_it, |_, _| ())),
+            alone(),
+            "the rows of the measurement are gone"
+        );
+    }
 }
 
 #[test]

@@ -166,9 +166,20 @@ impl Args {
             let (max_bytes, min_tokens) = (self.prefix_cache_mib << 20, self.prefix_min_tokens);
             options = options.prefix_cache(PrefixCacheOptions { folder: folder.clone(), max_bytes, min_tokens });
         }
-        let mut model = bundle.open_either(&self.speculation.apply(options)?)?;
-        let serve = self.scheduling.options(&mut model, printer)?;
-        let serving = model.into_serving(serve)?;
+        let model = bundle.open_either(&self.speculation.apply(options)?)?;
+        let serve = self.scheduling.options(model.bundle());
+        let times_steps = serve.target.is_some() && model.step_times()?.is_none();
+        let mut serving = model.into_serving(serve)?;
+        if times_steps {
+            let times = serving.scheduler().step_times().all();
+            let each = times
+                .iter()
+                .map(|time| format!("{} rows {:.1} to {:.1}", time.width, time.us_empty / 1e3, time.us / 1e3));
+            printer.info(format_args!(
+                "timed a step of each width with an empty and a full cache, in ms: {}",
+                each.collect::<Vec<_>>().join(", ")
+            ));
+        }
         if let Some(note) = serving.note() {
             printer.info(format_args!("note: {note}"));
         }

@@ -2,15 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use open_genie::Opened;
-use open_genie::serving::{Parking, Policy, ServeOptions, StepTimes};
+use open_genie::Bundle;
+use open_genie::serving::{Parking, Policy, ServeOptions};
 
 use crate::args::{number, step_policy};
-use crate::printer::Printer;
-
-/// Steps of each width that are timed at the start, where times are needed and none are stored.
-const REPS: usize = 1;
 
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Scheduling")]
@@ -47,10 +42,10 @@ pub struct SchedulingArgs {
 }
 
 impl SchedulingArgs {
-    /// The options for a model: what a flag does not say is the config's. Times steps where widths depend on it and no times are stored.
-    pub fn options(&self, model: &mut Opened, printer: &Printer) -> Result<ServeOptions> {
-        let of_config = model.bundle().serve_options();
-        Ok(ServeOptions {
+    /// The options for a model of a bundle: what a flag does not say is the config's.
+    pub fn options(&self, bundle: &Bundle) -> ServeOptions {
+        let of_config = bundle.serve_options();
+        ServeOptions {
             max_slots: self.slots.unwrap_or(of_config.max_slots),
             max_waiting: self.queue,
             policy: self.step_policy.unwrap_or(of_config.policy),
@@ -60,27 +55,7 @@ impl SchedulingArgs {
             parking: if self.parking == "recompute" { Parking::Recompute } else { Parking::Snapshot },
             ageing: Duration::from_millis(self.ageing_ms),
             turn: (self.turn > 0).then_some(self.turn),
-            step_times: self.step_times(model, printer)?,
             ..of_config
-        })
-    }
-
-    fn step_times(&self, model: &mut Opened, printer: &Printer) -> Result<Option<StepTimes>> {
-        let stored = model.step_times()?;
-        if stored.is_some() || self.target_ms.is_none() {
-            return Ok(stored);
         }
-        let measured = model.measure_step_times(REPS)?;
-        if let Some(times) = &measured {
-            let each = times
-                .all()
-                .iter()
-                .map(|time| format!("{} rows {:.1} to {:.1}", time.width, time.us_empty / 1e3, time.us / 1e3));
-            printer.info(format_args!(
-                "timed a step of each width with an empty and a full cache, in ms: {}",
-                each.collect::<Vec<_>>().join(", ")
-            ));
-        }
-        Ok(measured)
     }
 }
