@@ -19,8 +19,17 @@ pub struct Transcript {
 
 impl Transcript {
     pub(crate) fn with_capacity(n: usize) -> Self {
-        let (tokens, positions, generated) = (Vec::with_capacity(n), Vec::with_capacity(n), Vec::with_capacity(n));
-        Self { tokens, positions, generated }
+        let mut transcript = Self::default();
+        transcript.make_room(n);
+        transcript
+    }
+
+    /// Room for `n` tokens in all, so that adding them allocates nothing.
+    pub(crate) fn make_room(&mut self, n: usize) {
+        let more = n.saturating_sub(self.len());
+        self.tokens.reserve_exact(more);
+        self.positions.reserve_exact(more);
+        self.generated.reserve_exact(more);
     }
 
     /// The tokens that were processed.

@@ -2,10 +2,13 @@
 //!
 //! The executor here writes constants, so what is counted is the engine's own and the KV manager's.
 
-use engine::{Binding, Engine, EngineConfig, ExecuteError, Executor, RopeConfig, StepLog, TokenModel};
+use engine::{
+    Binding, Engine, EngineConfig, ExecuteError, Executor, PairRunner, RopeConfig, SeqId, SeqTokens, SequenceModel,
+    StepLog, TokenModel,
+};
 use genie_types::{Dtype, GraphInfo, TensorInfo, TokenId, Variant};
 use kvmanager::{CostTable, KvForm, KvState, Policy, Request, Variants, plan};
-use nsp_graph::{BinaryGraphs, Options, analyze};
+use nsp_graph::{BinaryGraphs, Options, analyze, pd};
 
 const CL: usize = 64;
 const VOCAB: usize = 100;
@@ -75,6 +78,62 @@ fn decode_does_not_allocate() {
         assert_eq!(counted.count_total, 0, "{n_threads} threads: {} bytes in 37 steps", counted.bytes_total);
         assert_eq!(engine.n_past(), 49);
     }
+}
+
+/// `model.0.pd.s{rows}`, or `model.0.s1` for one row.
+fn fused(rows: usize) -> GraphInfo {
+    let t = |name: &str, dims: &[usize], dtype| TensorInfo::new(name, dims, dtype);
+    let (slots, name) = match rows {
+        1 => (&[""][..], "model.0.s1".into()),
+        _ => (&["prefill_", "decode_"][..], format!("model.0.pd.s{rows}")),
+    };
+    let mut graph = GraphInfo { name, ..GraphInfo::default() };
+    graph.inputs = vec![
+        t("input_ids", &[1, rows], Dtype::I32),
+        t("position_ids", &[rows], Dtype::I32),
+        t("attention_mask", &[1, 1, rows, CL], Dtype::U16),
+    ];
+    if rows > 1 {
+        graph.inputs.push(t("fusion_ctrl", &[6], Dtype::I32));
+    }
+    for layer in 0..3 {
+        for slot in slots {
+            graph.inputs.push(t(&format!("past_key_{slot}{layer}"), &[1, 2, 8, CL - rows], Dtype::F16));
+            graph.inputs.push(t(&format!("past_value_{slot}{layer}"), &[1, 2, CL - rows, 8], Dtype::F16));
+        }
+        graph.outputs.push(t(&format!("present_key_{layer}"), &[1, 2, 8, rows], Dtype::F16));
+        graph.outputs.push(t(&format!("present_value_{layer}"), &[1, 2, rows, 8], Dtype::F16));
+    }
+    graph.outputs.push(t("logits", &[1, 1, slots.len(), VOCAB], Dtype::F16));
+    graph
+}
+
+/// Fault 9 of the system that fused graphs come from: a prompt's tokens were copied in every step.
+#[test]
+fn a_prompts_piece_beside_a_reply_does_not_allocate() {
+    let graphs = [1, 4, 8].map(fused).to_vec();
+    let layout = pd::analyze(&[BinaryGraphs { source: "m.bin".into(), graphs }], None).unwrap().unwrap();
+    let mut runner = PairRunner::with_executor(layout, Constant, &EngineConfig::new(["m.bin"])).unwrap();
+    let [reply, prompt] = [SeqId(0), SeqId(1)];
+    let tokens: Vec<TokenId> = (0..CL as u32).map(TokenId).collect();
+    let mut n_rows = 0;
+    let mut step = |reply_at: usize, piece: std::ops::Range<usize>| {
+        let both = [
+            SeqTokens { seq: reply, tokens: &tokens[reply_at..][..1] },
+            SeqTokens { seq: prompt, tokens: &tokens[piece] },
+        ];
+        runner.process_batch(&both, &mut |_, logits| n_rows += logits.len() / VOCAB).unwrap();
+        runner.process_batch(&both[..1], &mut |_, logits| n_rows += logits.len() / VOCAB).unwrap();
+    };
+    // Both graphs of two requests and the one of a single row, once.
+    step(0, 0..6);
+    step(1, 6..9);
+    let counted = allocation_counter::measure(|| {
+        (2..8).for_each(|i| step(i, 3 * i + 3..3 * i + 6));
+        (8..12).for_each(|i| step(i, 6 * i - 21..6 * i - 15));
+    });
+    assert_eq!(counted.count_total, 0, "{} bytes in 20 steps", counted.bytes_total);
+    assert_eq!((n_rows, runner.n_past_of(reply), runner.n_past_of(prompt)), (36, 24, 51));
 }
 
 /// A fixed buffer that is written to with `ufmt` and with `core::fmt`.

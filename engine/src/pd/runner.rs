@@ -205,7 +205,7 @@ impl<X: Executor> PairRunner<X> {
         &self.graphs.rows[usize::from(decode)]
     }
 
-    /// Gives a sequence a store.
+    /// Gives a sequence a store, and its transcript room: steps allocate nothing from then on.
     pub(super) fn give_store(&mut self, seq: SeqId) -> Result<(), EngineError> {
         let sequence = self.sequences.get_mut(usize::from(seq.0)).ok_or_else(|| no_sequence(seq))?;
         if sequence.store.is_none() {
@@ -219,6 +219,7 @@ impl<X: Executor> PairRunner<X> {
                 None => RowStore::new(&self.tensors, self.limits.limit())?,
             };
             sequence.store = Some(store);
+            sequence.transcript.make_room(self.limits.limit());
         }
         Ok(())
     }
