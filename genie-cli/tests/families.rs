@@ -4,7 +4,7 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-use crate::program::genie;
+use crate::program::{done, genie};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -45,6 +45,31 @@ fn every_family_is_compiled_verified_and_known_to_the_doctor() {
         let found = text(&examined.stdout) + &text(&examined.stderr);
         assert_eq!(examined.status.code(), Some(0), "{family}: {found}");
         assert!(!found.contains("rope-dim"), "{family}: {found}");
+    }
+}
+
+/// Positions, norms and caps of each family are in its fused graphs as in its plain ones.
+#[test]
+fn fused_graphs_of_every_family_give_the_tokens_of_plain_ones() {
+    for family in Family::ALL.iter().copied() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        TestModel { layers: 3, ..TestModel::tiny(family) }.write(&place.join("model")).unwrap();
+        let tokens = |bundle: &str, graphs: &[&str]| {
+            let flags = ["compile", "model", "-o", bundle, "--cl", "64", "--precision", "f32", "-q"];
+            done(place, &[&flags, graphs].concat());
+            let prompt = ["--prompt-tokens", "3,5,7,11,13,17,19,23,29", "-n", "12", "--greedy", "--ignore-eos"];
+            let reply = done(place, &[&["run", bundle, "--json"], &prompt[..]].concat());
+            serde_json::from_slice::<Value>(&reply.stdout).unwrap()["tokens"].clone()
+        };
+        let plain = tokens("plain", &["--ar", "1,8"]);
+        assert_eq!(tokens("fused", &["--pd-total-lens", "4,8", "--pd-only"]), plain, "{family}");
+        assert_eq!(plain.as_array().unwrap().len(), 12, "{family}");
+        // Decode rows beside chunks of another prompt.
+        let verified = done(place, &["verify", "fused", "-n", "12", "--json"]);
+        for line in text(&verified.stdout).lines() {
+            assert_eq!(serde_json::from_str::<Value>(line).unwrap()["ok"], true, "{family}: {line}");
+        }
     }
 }
 

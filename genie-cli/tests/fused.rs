@@ -228,6 +228,10 @@ fn the_config_chooses_between_plain_and_fused_graphs() {
     let plain = |reply: &Value| graphs(reply).iter().all(|name| name.starts_with("ar"));
     let absent = reply(folder, "both");
     assert!(plain(&absent), "{absent}");
+    let bytes = |path: &str| std::fs::metadata(folder.join(path)).unwrap().len();
+    let (with, without, weights) =
+        (bytes("both/model.bin"), bytes("plain/model.bin"), bytes("model/model.safetensors"));
+    assert!(with < without + weights / 2, "{with} beside {without}: the weights of both are there once, {weights}");
     set_enable(folder, "both", Some(true));
     let on = reply(folder, "both");
     assert!(fused(&on), "{on}");
@@ -248,6 +252,22 @@ fn the_config_chooses_between_plain_and_fused_graphs() {
     let said = refused(folder, &["run", "-c", "plain", "-p", "a"]);
     assert!(said.contains("has no fused graphs") && said.contains("hint:"), "{said}");
     assert!(said_all(&genie(folder, &["doctor", "plain"])).contains("fused-missing"));
+}
+
+/// Where the plain graphs are in several files, the fused ones have their own.
+#[test]
+fn fused_graphs_beside_splits_run_from_a_file_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    TestModel::tiny(Family::Llama).write(&folder.join("model")).unwrap();
+    let flags = ["--splits", "decoder-lmhead", "--pd-total-lens", "4,8"];
+    printed(folder, &[&["compile", "model", "-o", "split"], PLAIN, &flags].concat());
+    assert!(folder.join("split/pd.bin").exists());
+    let plain = reply(folder, "split");
+    set_enable(folder, "split", Some(true));
+    let fused = reply(folder, "split");
+    assert!(graphs(&fused).iter().all(|name| name.starts_with("model.0.")), "{fused}");
+    assert_eq!(fused["tokens"], plain["tokens"]);
 }
 
 fn said_all(output: &Output) -> String {

@@ -2,21 +2,19 @@
 //! writes new rows into the caches or the graphs do; both leave the same bytes.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::CommandCargoExt;
 use compiler::Family;
 use compiler::testmodel::TestModel;
 use engine::{SeqId, SeqTokens, SequenceModel, TokenModel};
 use genie_types::{KvDtype, TokenId};
 use open_genie::{BackendChoice, Bundle, Options, PairModel};
+use serde_json::Value;
+
+use crate::program::done;
 
 fn compile(folder: &Path, bundle: &str, flags: &[&str]) {
     let args = ["compile", "model", "-o", bundle, "--soc", "sm8650", "--ar", "1,8", "--cl", "64", "-q"];
-    let mut command = Command::cargo_bin("genie").unwrap();
-    command.current_dir(folder).env("GENIE_CACHE", folder.join("cache")).env_remove("GENIE_LOG");
-    let output = command.args(args).args(flags).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{bundle}: {}", String::from_utf8_lossy(&output.stderr));
+    done(folder, &[&args, flags].concat());
 }
 
 fn options() -> Options {
@@ -82,26 +80,32 @@ fn together(pair: &mut PairModel) -> [Vec<TokenId>; 2] {
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn two_requests_have_the_tokens_that_each_has_alone() {
-    take_turns("plain", KvDtype::F16);
+    take_turns(&["--kv-cache", "plain"], KvDtype::F16);
 }
 
 #[test]
 #[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
 fn two_requests_have_them_with_caches_of_8_bits() {
-    take_turns("u8", KvDtype::U8);
+    take_turns(&["--kv-cache", "u8"], KvDtype::U8);
 }
 
-fn take_turns(cache: &str, dtype: KvDtype) {
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn two_requests_have_them_with_weights_of_8_bits() {
+    take_turns(&["--weights", "w8"], KvDtype::F16);
+}
+
+fn take_turns(form: &[&str], dtype: KvDtype) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     TestModel { head_dim: 32, ..TestModel::tiny(Family::Llama) }.write(&folder.join("model")).unwrap();
-    compile(folder, "plain", &["--kv-cache", cache]);
+    compile(folder, "plain", form);
     let mut plain = Bundle::read(folder.join("plain")).unwrap().open(&options()).unwrap();
     let wanted = PROMPTS.map(|(seed, n)| alone(plain.engine_mut(), &prompt(seed, n)));
     drop(plain);
     let mut caches = Vec::new();
     for update in ["host", "graph"] {
-        let flags = ["--kv-cache", cache, "--pd-total-lens", "4,8", "--pd-only", "--pd-kv-update", update];
+        let flags = [form, &["--pd-total-lens", "4,8", "--pd-only", "--pd-kv-update", update]].concat();
         compile(folder, update, &flags);
         let mut pair = Bundle::read(folder.join(update)).unwrap().open_pair(&options()).unwrap();
         assert!(pair.backend().library().is_htp());
@@ -116,6 +120,14 @@ fn take_turns(cache: &str, dtype: KvDtype) {
         let of_each = PROMPTS.map(|(seed, n)| alone(pair.runner_mut(), &prompt(seed, n)));
         assert_eq!(of_each, wanted, "{update}, alone");
     }
+    // The graphs' own update once more, with whole caches written aside.
+    let config = folder.join("graph/genie_config.json");
+    let mut aside: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+    aside["dialog"]["engine"]["pd_fusion"]["in_place"] = false.into();
+    std::fs::write(&config, aside.to_string()).unwrap();
+    let mut pair = Bundle::read(folder.join("graph")).unwrap().open_pair(&options()).unwrap();
+    assert!(pair.runner().bytes_written_aside() > 0);
+    assert_eq!(together(&mut pair), wanted, "aside");
     assert!(caches[0].iter().all(|rows| !rows.is_empty()));
     assert!(caches[0] == caches[1], "the graphs' own update leaves other bytes than the client's");
 }

@@ -8,7 +8,8 @@ use std::ffi::{CStr, c_char, c_void};
 use qnn_sys as q;
 use qnn_sys::cpu_op_package::{QnnCpuOpPackage_Node_t, QnnCpuOpPackage_OpImpl_t};
 use qnn_sys::{
-    Qnn_ErrorHandle_t, Qnn_OpConfig_t, Qnn_Version_t, QnnOpPackage_ImplementationV1_4_t, QnnOpPackage_Info_t,
+    Qnn_ErrorHandle_t, Qnn_OpConfig_t, Qnn_OpPackageHandle_t, Qnn_Version_t, QnnLog_Callback_t, QnnLog_Level_t,
+    QnnOpPackage_ImplementationV1_4_t, QnnOpPackage_ImplementationV2_0_t, QnnOpPackage_Info_t,
     QnnOpPackage_Interface_t,
 };
 
@@ -130,20 +131,66 @@ const TABLE: QnnOpPackage_ImplementationV1_4_t = QnnOpPackage_ImplementationV1_4
     logTerminate: None,
 };
 
-/// # Safety
-/// Valid for writing.
-unsafe fn hand_out(to: *mut QnnOpPackage_Interface_t, version: (u32, u32), table: QnnOpPackage_ImplementationV1_4_t) {
-    let mut own = QnnOpPackage_Interface_t {
-        interfaceVersion: Qnn_Version_t { major: version.0, minor: version.1, patch: 0 },
-        ..Default::default()
-    };
+unsafe extern "C" fn start(
+    _: *mut c_void,
+    _: QnnLog_Callback_t,
+    _: QnnLog_Level_t,
+    package: *mut Qnn_OpPackageHandle_t,
+) -> Qnn_ErrorHandle_t {
+    // SAFETY: QNN's contract: valid for writing. There is no state.
+    unsafe { package.write(std::ptr::null_mut()) };
+    0
+}
+unsafe extern "C" fn bad_start(
+    _: *mut c_void,
+    _: QnnLog_Callback_t,
+    _: QnnLog_Level_t,
+    _: *mut Qnn_OpPackageHandle_t,
+) -> Qnn_ErrorHandle_t {
+    u64::from(q::QNN_OP_PACKAGE_ERROR_INVALID_INFRASTRUCTURE)
+}
+unsafe extern "C" fn create_of(
+    _: Qnn_OpPackageHandle_t,
+    graph: *mut c_void,
+    node: *mut c_void,
+    made: *mut *mut c_void,
+) -> Qnn_ErrorHandle_t {
+    // SAFETY: QNN's contract, passed on.
+    unsafe { create(graph, node, made) }
+}
+unsafe extern "C" fn free_of(_: Qnn_OpPackageHandle_t, made: *mut c_void) -> Qnn_ErrorHandle_t {
+    // SAFETY: QNN's contract, passed on.
+    unsafe { free(made) }
+}
+
+const TABLE_V2: QnnOpPackage_ImplementationV2_0_t = QnnOpPackage_ImplementationV2_0_t {
+    create: Some(start),
+    getInfo: Some(good_info),
+    validateOpConfig: None,
+    createOpImpl: Some(create_of),
+    freeOpImpl: Some(free_of),
+    logSetLevel: None,
+    free: None,
+};
+
+fn interface(major: u32, minor: u32) -> QnnOpPackage_Interface_t {
+    QnnOpPackage_Interface_t { interfaceVersion: Qnn_Version_t { major, minor, patch: 0 }, ..Default::default() }
+}
+
+fn of_version(version: (u32, u32), table: QnnOpPackage_ImplementationV1_4_t) -> QnnOpPackage_Interface_t {
+    let mut own = interface(version.0, version.1);
     own.anon0.v1_4 = table;
-    // SAFETY: the caller's promise.
-    unsafe { to.write(own) };
+    own
+}
+
+fn v2(table: QnnOpPackage_ImplementationV2_0_t) -> QnnOpPackage_Interface_t {
+    let mut own = interface(2, 0);
+    own.anon0.v2_0 = table;
+    own
 }
 
 macro_rules! providers {
-    ($($name:ident: $version:expr, $table:expr;)*) => {$(
+    ($($name:ident: $interface:expr;)*) => {$(
         /// A provider.
         ///
         /// # Safety
@@ -151,21 +198,27 @@ macro_rules! providers {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(to: *mut QnnOpPackage_Interface_t) -> Qnn_ErrorHandle_t {
             // SAFETY: the caller's promise.
-            unsafe { hand_out(to, $version, $table) };
+            unsafe { to.write($interface) };
             0
         }
     )*};
 }
 
 providers! {
-    GoodProvider: (1, 4), TABLE;
-    OldProvider: (1, 3), TABLE;
-    NewProvider: (3, 0), TABLE;
-    BadInitProvider: (1, 4), QnnOpPackage_ImplementationV1_4_t { init: Some(bad_init), ..TABLE };
-    BadInfoProvider: (1, 4), QnnOpPackage_ImplementationV1_4_t { getInfo: Some(bad_info), ..TABLE };
-    EmptyProvider: (1, 4), QnnOpPackage_ImplementationV1_4_t { getInfo: Some(empty_info), ..TABLE };
-    QnnNameProvider: (1, 4), QnnOpPackage_ImplementationV1_4_t { getInfo: Some(qnn_info), ..TABLE };
-    NoCreateProvider: (1, 4), QnnOpPackage_ImplementationV1_4_t { createOpImpl: None, ..TABLE };
+    GoodProvider: of_version((1, 4), TABLE);
+    OldProvider: of_version((1, 3), TABLE);
+    NewProvider: of_version((3, 0), TABLE);
+    BadInitProvider: of_version((1, 4), QnnOpPackage_ImplementationV1_4_t { init: Some(bad_init), ..TABLE });
+    BadInfoProvider: of_version((1, 4), QnnOpPackage_ImplementationV1_4_t { getInfo: Some(bad_info), ..TABLE });
+    EmptyProvider: of_version((1, 4), QnnOpPackage_ImplementationV1_4_t { getInfo: Some(empty_info), ..TABLE });
+    QnnNameProvider: of_version((1, 4), QnnOpPackage_ImplementationV1_4_t { getInfo: Some(qnn_info), ..TABLE });
+    NoCreateProvider: of_version((1, 4), QnnOpPackage_ImplementationV1_4_t { createOpImpl: None, ..TABLE });
+    BadStartProviderV2: v2(QnnOpPackage_ImplementationV2_0_t { create: Some(bad_start), ..TABLE_V2 });
+    NoStartProviderV2: v2(QnnOpPackage_ImplementationV2_0_t { create: None, ..TABLE_V2 });
+    NoCreateProviderV2: v2(QnnOpPackage_ImplementationV2_0_t { createOpImpl: None, ..TABLE_V2 });
+    NoFreeProviderV2: v2(QnnOpPackage_ImplementationV2_0_t { freeOpImpl: None, ..TABLE_V2 });
+    NoInfoProviderV2: v2(QnnOpPackage_ImplementationV2_0_t { getInfo: None, ..TABLE_V2 });
+    BadInfoProviderV2: v2(QnnOpPackage_ImplementationV2_0_t { getInfo: Some(bad_info), ..TABLE_V2 });
 }
 
 /// One that fails.

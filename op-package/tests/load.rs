@@ -8,6 +8,8 @@ use genie_types::{Dtype, Quant, TensorInfo};
 use qnn_api::{Backend, BackendOptions, Context, ContextOptions, Graph, Library, Param, Result, TensorKind};
 
 const PROVIDER: &str = "LLaMAPackageInterfaceProvider";
+/// What `--op-package` asks for where the file's name alone is given.
+const PROVIDER_OF_FILE: &str = "OpenGeniePackageInterfaceProvider";
 const PROVIDER_V2: &str = "OpenGeniePackageInterfaceProviderV2";
 const UPDATE: &str = "LLaMAPackage::PDKVCacheUpdate";
 
@@ -131,7 +133,7 @@ const RULES: [[i32; 4]; 6] = [[0, 0, 4, 1], [7, 0, 4, 1], [10, 3, 1, 1], [5, 1, 
 fn our_package_equals_the_host_and_the_rule() {
     let library = Library::open(built("qnn_host")).expect("the shared host loads");
     for (name, start) in [("linked", linked()), ("dlopen", backend(&library))] {
-        for provider in [None, Some(PROVIDER), Some(PROVIDER_V2)] {
+        for provider in [None, Some(PROVIDER), Some(PROVIDER_OF_FILE), Some(PROVIDER_V2)] {
             // A backend of its own for each: a name can be registered once.
             let host = backend(start.library());
             if let Some(provider) = provider {
@@ -204,6 +206,12 @@ fn bad_packages_are_refused_by_number_and_cause() {
         (&bad, "EmptyProvider", None, 4007, "expected at least one op, found none"),
         (&bad, "QnnNameProvider", None, 4007, "expected a name that is not QNN's own, found qti.aisw"),
         (&bad, "NoCreateProvider", None, 4007, "expected its interface to have `createOpImpl`, found null"),
+        (&bad, "BadStartProviderV2", None, 4007, "`create` failed with 3100"),
+        (&bad, "NoStartProviderV2", None, 4007, "expected its interface to have `create`, found null"),
+        (&bad, "NoCreateProviderV2", None, 4007, "expected its interface to have `createOpImpl`, found null"),
+        (&bad, "NoFreeProviderV2", None, 4007, "expected its interface to have `freeOpImpl`, found null"),
+        (&bad, "NoInfoProviderV2", None, 4007, "expected its interface to have `getInfo`, found null"),
+        (&bad, "BadInfoProviderV2", None, 4007, "`getInfo` failed with 3101"),
     ] {
         let found = register(path, provider, target);
         assert!(found.contains(&code.to_string()) && found.contains(cause), "{provider}: {found}");

@@ -129,7 +129,8 @@ fn alone(case: &Case) -> Finished {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Sampled with seeds of their own, with penalties, stop texts and drafts, also trees; rows so few that requests are parked.
+    /// Sampled with seeds of their own, with penalties, stop texts and drafts, also trees; rows so few that requests are parked; on a model
+    /// that runs sequences together, in pairs or one at a time.
     #[test]
     fn replies_are_the_same_alone_and_in_company(
         cases in prop::collection::vec(case(), 1..10),
@@ -140,6 +141,7 @@ proptest! {
         evicts in any::<bool>(),
         turn in prop::option::of(1_usize..9),
         trees in prop::option::weighted(0.4, lade()),
+        pairs in prop::option::weighted(0.4, 0_usize..40),
     ) {
         let options = ServeOptions {
             policy,
@@ -153,9 +155,12 @@ proptest! {
         let mut fake = Fake::new(rows, CONTEXT);
         if !together {
             fake = if evicts { fake.evicting() } else { fake.one_at_a_time() };
+        } else if let Some(long) = pairs {
+            fake = fake.in_pairs(long);
         }
         let mut scheduler = Scheduler::new(Box::new(fake), base(CONTEXT), options).expect("it opens");
-        scheduler.set_trees(trees).expect("the model takes trees");
+        // Fused graphs hold no trees.
+        scheduler.set_trees(trees.filter(|_| pairs.is_none())).expect("the model takes trees");
         let found = serve(&mut scheduler, &cases);
         for (case, finished) in cases.iter().zip(&found) {
             let want = alone(case);

@@ -35,6 +35,8 @@ pub struct Fake {
     together: bool,
     /// Rows that were processed cannot be taken back: others made room for them.
     evicts: bool,
+    /// A step has a piece of one prompt and a token of one reply. Where both have this many tokens behind them, the piece waits.
+    pairs: Option<usize>,
     /// Every `n` steps one fails although nothing is wrong with it, and all sequences are lost.
     lose_every: Option<usize>,
     n_steps: usize,
@@ -62,6 +64,7 @@ impl Fake {
             context,
             together: true,
             evicts: false,
+            pairs: None,
             lose_every: None,
             n_steps: 0,
             n_trees: Arc::default(),
@@ -82,6 +85,12 @@ impl Fake {
     /// One sequence at a time, whose last tokens cannot be taken back.
     pub fn evicting(mut self) -> Self {
         (self.together, self.evicts) = (false, true);
+        self
+    }
+
+    /// As fused graphs: at most a piece of one prompt and a token of one reply in a step, and no piece where both are as long as this.
+    pub fn in_pairs(mut self, long: usize) -> Self {
+        self.pairs = Some(long);
         self
     }
 
@@ -255,8 +264,13 @@ impl SequenceModel for Fake {
         each: &mut dyn FnMut(usize, usize, &[f32]),
     ) -> Result<(), EngineError> {
         assert!(self.together || inputs.iter().all(|input| input.seq == SeqId(0)), "one sequence at a time");
+        let first: Vec<usize> = inputs.iter().map(|input| input.tokens.len()).collect();
+        assert!(
+            self.pairs.is_none() || inputs.len() < 3 && first == self.tokens_of_first_step(inputs),
+            "one execution"
+        );
         self.begin_step(inputs.len())?;
-        let n: usize = inputs.iter().map(|input| input.tokens.len()).sum();
+        let n: usize = first.iter().sum();
         self.check_rows(n, inputs.iter().flat_map(|input| input.tokens).copied())?;
         for (i, input) in inputs.iter().enumerate() {
             assert!(self.seqs[usize::from(input.seq.0)].len() + input.tokens.len() <= self.context);
@@ -282,6 +296,17 @@ impl SequenceModel for Fake {
     }
     fn takes_back(&self) -> bool {
         !self.evicts
+    }
+    fn runs_in_pairs(&self) -> bool {
+        self.pairs.is_some()
+    }
+    fn tokens_of_first_step(&self, inputs: &[SeqRows<'_>]) -> Vec<usize> {
+        let Some(long) = self.pairs else { return inputs.iter().map(|input| input.tokens.len()).collect() };
+        let beside = inputs.iter().any(|input| !input.prompt);
+        let all_long = inputs.iter().all(|input| self.seqs[usize::from(input.seq.0)].len() >= long);
+        let widest = WIDTHS[2] - usize::from(beside);
+        let of_prompt = |n: usize| if beside && all_long { 0 } else { n.min(widest) };
+        inputs.iter().map(|input| if input.prompt { of_prompt(input.tokens.len()) } else { 1 }).collect()
     }
     fn rows(&self) -> RowBudget {
         RowBudget { total: self.capacity, used: self.distinct() }
