@@ -3,8 +3,8 @@
 use super::super::rows::RowElem;
 use super::super::{Float, Floats, Mat, SharedMut};
 
-/// Fewest rows of a step that a matrix unit computes in bf16: decoding, drafts and batches stay below. Products of bytes on tiles, which are exact,
-/// begin earlier.
+/// Fewest rows of a step that a matrix unit computes in bf16: decoding, drafts and batches stay below unless a piece of a prompt is beside them.
+/// Products of bytes on tiles, which are exact, begin earlier.
 pub(in super::super) const MATRIX_ROWS: usize = 64;
 
 /// How the rows of an operand lie in memory.
