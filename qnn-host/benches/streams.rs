@@ -23,7 +23,8 @@ fn benches(c: &mut Criterion) {
     // Where the system has none, pages stay small, and the figures say so.
     let _ = memory.advise(Advice::HugePage);
     let at = memory.as_ptr().align_offset(PAGE);
-    memory[at..].iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 48) as u8);
+    // Normal numbers in each format, as others take longer: a scale may be a float16 or an exponent of two.
+    memory[at..].iter_mut().enumerate().for_each(|(i, byte)| *byte = 64 + (i % 48) as u8);
     let bytes = &memory[at..at + BYTES];
     let mut scratch = Vec::new();
     let mut group = c.benchmark_group("streams");
@@ -39,13 +40,19 @@ fn benches(c: &mut Criterion) {
         };
         let (n, len) = (BYTES / (2 * K), BYTES);
         run("f16", Mat::new(Floats::new(bytes, Float::F16), n, K), n, len);
-        let names = ["q4_0", "q8_0", "w4", "w8", "q6_k", "q4_k", "q5_k", "iq4_xs", "q5_0", "iq4_nl", "q3_k"];
+        let names =
+            ["q4_0", "q8_0", "w4", "w8", "q6_k", "q4_k", "q5_k", "iq4_xs", "q5_0", "iq4_nl", "q3_k", "q2_k", "mxfp4"];
         for (name, packing) in names.into_iter().zip(Packing::ALL) {
-            // Of layers with minima, the weights alone.
-            let group = packing.size_bytes(16, K).expect("a real shape");
-            let n = BYTES / group * 16;
-            let len = packing.size_bytes(n, K).expect("a real shape");
-            run(name, Packed::new(&bytes[..len], packing, n, K).into(), n, len);
+            let size = |packing: Packing, n: usize, cols: usize| packing.size_bytes(n, cols).expect("a real shape");
+            let minima = packing.minima().map(|minima| (minima, K.div_ceil(packing.minimum_cols())));
+            let of_minima = |n: usize| minima.map_or(0, |(minima, cols)| size(minima, n, cols));
+            let n = BYTES / (size(packing, 16, K) + of_minima(16)) * 16;
+            let (len, of_minima) = (size(packing, n, K), of_minima(n));
+            let mut packed = Packed::new(&bytes[..len], packing, n, K);
+            if of_minima > 0 {
+                packed = packed.with_minima(&bytes[len..len + of_minima]);
+            }
+            run(name, packed.into(), n, len + of_minima);
         }
     }
     group.finish();

@@ -1,5 +1,7 @@
 //! What the kernels' tests share: numbers, every instruction set, comparisons with f64 references.
 
+use std::cell::Cell;
+
 use half::{bf16, f16};
 
 use super::block_values::FLOATS;
@@ -7,8 +9,21 @@ use super::k_blocks::LEVELS;
 use super::packed::{BLOCK, Bits, Packer, Packing, Scales};
 use super::{Float, Isa};
 
-/// Every path that this CPU can run.
+/// Every path that this CPU can run. Says once in a test which units it has not.
 pub(crate) fn isas() -> impl Iterator<Item = Isa> {
+    thread_local! {
+        /// Each test has a thread of its own.
+        static SAID: Cell<bool> = const { Cell::new(false) };
+    }
+    let units: Vec<_> = Isa::available().filter_map(|isa| isa.2).collect();
+    if !units.iter().any(|unit| unit.takes_blocks()) && !SAID.replace(true) {
+        let missing = match units.len() {
+            0 => "no matrix unit (AMX, AVX-512 with bf16, or SME of 512 bits with GENIE_SME=1)",
+            _ => "no AMX",
+        };
+        let test = std::thread::current().name().unwrap_or_default().to_owned();
+        eprintln!("{test}: {missing} may be used: what it computes is not tested");
+    }
     Isa::available()
 }
 

@@ -161,6 +161,39 @@ fn runs_of_tasks_cover_every_task_once_and_grow_short() {
     }
 }
 
+/// An efficiency core beside a fast one: a thread that is not done with its first tasks before all others are done has no more than those.
+#[test]
+fn a_slow_thread_has_its_first_tasks_and_no_others() {
+    const N: usize = 100;
+    for in_runs in [false, true] {
+        let pool = pool(2, 5);
+        let (fast, slow) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let next = |w: &Worker<'_>| {
+            if in_runs {
+                return w.take_run(N);
+            }
+            let task = w.take();
+            task.min(N)..N.min(task + 1)
+        };
+        pool.run(&|w| {
+            let mut tasks = next(&w);
+            while !tasks.is_empty() {
+                if w.index() == 0 {
+                    fast.fetch_add(tasks.len(), Ordering::Relaxed);
+                } else {
+                    slow.fetch_add(tasks.len(), Ordering::Relaxed);
+                    while fast.load(Ordering::Relaxed) + slow.load(Ordering::Relaxed) < N {
+                        thread::yield_now();
+                    }
+                }
+                tasks = next(&w);
+            }
+        });
+        let (fast, slow) = (fast.into_inner(), slow.into_inner());
+        assert!(fast + slow == N && slow <= if in_runs { N / 4 } else { 1 }, "{fast} and {slow}, in runs: {in_runs}");
+    }
+}
+
 #[test]
 fn shares_are_contiguous_aligned_and_complete() {
     for n in 0..70 {

@@ -105,6 +105,16 @@ fn weights_that_are_not_quantised_stay_float() {
     assert_eq!(compiled(dir.path(), None), (Weights::Float, vec![]));
 }
 
+#[test]
+fn a_file_of_floats_with_few_blocks_is_widened_with_a_note() {
+    let name = "blk.0.attn_q.weight";
+    let (mut draft, mut four) = (quantised(Matrices::F16), quantised(Matrices::Q4_0));
+    *draft.tensor(name) = four.tensor(name).clone();
+    let (found, notes) = of_draft(&draft, None);
+    let said = "weights are widened to float: the file's quantised matrices are 1 in Q4_0, but most weights are floats";
+    assert_eq!((found, notes.iter().any(|note| note == said)), (Weights::Float, true), "{notes:?}");
+}
+
 /// What a file has in Q8_0 is rounded only where four bits are asked for; the manifest tells the two apart.
 #[test]
 fn eight_bits_among_four_are_rounded_only_if_that_is_asked_for() {
