@@ -31,6 +31,13 @@ impl Noise {
     }
 }
 
+/// How far a quantised number of a block of activations may be off: half a scale, which is a 127th of the largest magnitude and up to
+/// two ninths more.
+pub(crate) fn half_step(block: &[f32]) -> f64 {
+    let largest = block.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+    11.0 / 9.0 * f64::from(largest) / 254.0
+}
+
 /// Cases of a property: `most`, or what `PROPTEST_CASES` says where that is fewer, as under an emulator.
 pub(crate) fn cases(most: u32) -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());

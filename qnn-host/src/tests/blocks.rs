@@ -6,7 +6,11 @@ use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
 use crate::kernels::block_values::FLOATS;
 use crate::kernels::k_blocks::LEVELS;
-use crate::testing::{Build, Noise, labels, numbers_of, run};
+use crate::testing::{Build, Noise, half_step, labels, numbers_of, run};
+
+/// What quantised activations cost in layers of a few hundred numbers that are gated, relative: 0.02 with scales of a 127th of the largest
+/// number, which are up to two ninths more.
+const OFF: f32 = 0.02 * 11.0 / 9.0;
 
 /// Codes, scales and the numbers that they stand for, `[n, k]`.
 struct Blocks {
@@ -112,11 +116,7 @@ fn bound(w: &Blocks, x: &[f32], row: usize) -> f64 {
 
 /// The same, for weights by their columns.
 fn x_bound(x: &[f32], weight: impl Fn(usize) -> f64) -> f64 {
-    let of_block = |(i, x): (usize, &[f32])| {
-        let largest = x.iter().fold(0.0, |m: f32, x| m.max(x.abs()));
-        let weights: f64 = (0..x.len()).map(|c| weight(i * 32 + c).abs()).sum();
-        f64::from(largest) / 254.0 * weights
-    };
+    let of_block = |(i, x): (usize, &[f32])| half_step(x) * (0..x.len()).map(|c| weight(i * 32 + c).abs()).sum::<f64>();
     x.chunks(32).enumerate().map(of_block).sum()
 }
 
@@ -268,7 +268,7 @@ fn a_gate_and_its_layer_with_minima_join_and_so_does_a_residual() {
             [false, true].map(|fuse| numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, &inputs).expect("runs")[0]));
         assert_eq!(labels(&b.graph).contains(&"GatedLinear"), both && !halves);
         for (plain, fused) in plain.iter().zip(&fused) {
-            assert!((plain - fused).abs() < 0.02 * plain.abs().max(0.5), "{fused}, expected about {plain}");
+            assert!((plain - fused).abs() < OFF * plain.abs().max(0.5), "{fused}, expected about {plain}");
         }
     }
 }
@@ -320,7 +320,7 @@ fn a_gate_of_blocks_joins_its_layer_and_half_logits_come_in_stretches() {
         .map(|fuse| numbers_of(Dtype::F16, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]));
     assert!(labels(&b.graph).contains(&"GatedLinear"));
     for (plain, fused) in plain.iter().zip(&fused) {
-        assert!((plain - fused).abs() < 0.02 * plain.abs().max(0.5), "{fused}, expected about {plain}");
+        assert!((plain - fused).abs() < OFF * plain.abs().max(0.5), "{fused}, expected about {plain}");
     }
 }
 

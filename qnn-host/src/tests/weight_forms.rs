@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::ir::{Dtype, Param, Quant, Role, TensorId};
 use crate::kernels::block_values::FLOATS;
 use crate::kernels::k_blocks::LEVELS;
-use crate::testing::{Build, Noise, bytes_of, cases, numbers_of, run};
+use crate::testing::{Build, Noise, bytes_of, cases, half_step, numbers_of, run};
 
 /// How a constant `[n, k]` is stored.
 #[derive(Clone, Copy, Debug)]
@@ -201,10 +201,7 @@ impl Weights {
         let exact = row.iter().zip(x).map(|(w, x)| w * f64::from(*x)).sum();
         let size: f64 = row.iter().zip(x).map(|(w, x)| (w * f64::from(*x)).abs()).sum();
         // Half a step of an activation's block of 32 for each weight, where activations are quantised; rounding in f32.
-        let half_steps = |(w, x): (&[f64], &[f32])| {
-            let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-            f64::from(largest) / 254.0 * w.iter().map(|w| w.abs()).sum::<f64>()
-        };
+        let half_steps = |(w, x): (&[f64], &[f32])| half_step(x) * w.iter().map(|w| w.abs()).sum::<f64>();
         let quantised = if self.blocks { row.chunks(32).zip(x.chunks(32)).map(half_steps).sum() } else { 0.0 };
         Approx { exact, error: quantised + size * 1e-5 + 1e-5 }
     }

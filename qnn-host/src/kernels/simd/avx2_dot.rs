@@ -11,7 +11,7 @@ use half::f16;
 
 use super::Simd;
 use super::avx2::Avx2;
-use super::dot::{Dot, DotPiece};
+use super::dot::{Dot, DotPiece, scale_of};
 
 /// Proof that the CPU has AVX-VNNI as well; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]
@@ -254,7 +254,7 @@ macro_rules! impl_dot {
                     let largest =
                         _mm256_max_ps(_mm256_max_ps(largest[0], largest[1]), _mm256_max_ps(largest[2], largest[3]));
                     let largest = self.float().max_lane(largest);
-                    let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+                    let (scale, inverse) = scale_of(largest);
                     let inverse = _mm256_set1_ps(inverse);
                     let q = v.map(|v| _mm256_cvtps_epi32(_mm256_mul_ps(v, inverse)));
                     // Packing works on halves of registers; the permutation puts the quads back in order.

@@ -7,7 +7,7 @@ use half::f16;
 
 use super::Simd;
 use super::avx512::Avx512;
-use super::dot::{Dot, DotPiece};
+use super::dot::{Dot, DotPiece, scale_of};
 
 /// Proof that the CPU has VNNI as well; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,7 @@ impl Dot for Vnni512 {
     /// The instructions multiply unsigned with signed bytes: weights are the unsigned ones.
     const BYTE_OFFSET: i32 = 128;
     const TILE: (usize, usize) = (4, 3);
+    const BASED: bool = true;
 
     #[inline(always)]
     unsafe fn outline<P: DotPiece>(self, piece: P) {
@@ -262,6 +263,11 @@ impl Dot for Vnni512 {
     }
 
     #[inline(always)]
+    fn less_base(self, sums: __m512i, base: f32) -> __m512 {
+        op!(_mm512_sub_ps(_mm512_castsi512_ps(sums), _mm512_set1_ps(base)))
+    }
+
+    #[inline(always)]
     fn zero(self) -> __m512 {
         op!(_mm512_setzero_ps())
     }
@@ -310,7 +316,7 @@ impl Dot for Vnni512 {
         unsafe {
             let (a, b) = (_mm512_loadu_ps(x), _mm512_loadu_ps(x.add(16)));
             let largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
-            let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+            let (scale, inverse) = scale_of(largest);
             let inverse = _mm512_set1_ps(inverse);
             let a = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, inverse)));
             let b = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, inverse)));

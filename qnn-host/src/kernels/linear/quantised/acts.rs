@@ -10,13 +10,16 @@
 //! sums   R x f32                     -scale * sum of values: what minima are multiplied with
 //! ```
 //!
+//! In panels for register tiles whose sums have a base ([`Dot::BASED`]) that base is in the scale's place, and its bits are added to the
+//! starts.
+//!
 //! Weights enter products as unsigned numbers, 4 (3 bits), 8 (4 bits), 16 (5 bits), 32 (6 bits) or, on some CPUs, 128 (8 bits) too large;
 //! the starts of the sums make up for it. On tiles they are signed, and starts say no more than what minima of halves are multiplied with. Missing rows and columns are zeros.
 
 use std::ops::Range;
 
 use super::super::super::half_blocks;
-use super::super::super::simd::dot::{BLOCK, Dot};
+use super::super::super::simd::dot::{BLOCK, Dot, base_of};
 use super::super::Job;
 
 /// Bytes of a record for each row.
@@ -54,7 +57,7 @@ impl Record {
         self.start.wrapping_add((quad * self.rows + row) * 4).cast()
     }
 
-    /// A row's scale.
+    /// A row's scale, or base.
     #[inline(always)]
     pub(super) fn scale(&self, row: usize) -> *const f32 {
         self.start.wrapping_add(self.rows * BLOCK + 4 * row).cast()
@@ -99,6 +102,8 @@ pub(super) fn less_of_half(scale: f32, start_of_half: i32) -> f32 {
 pub(super) enum Order {
     /// `[quad][row][4]`, for vectors.
     Quads,
+    /// The same with bases, for register tiles that have them.
+    Based,
     /// `[row][32]`, for tiles.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AMX has products of bytes here"))]
     Rows,
@@ -139,21 +144,23 @@ pub(super) unsafe fn quantize<D: Dot>(
                 let record = Record::at(to, rows, block);
                 match order {
                     Order::Rows => record.row(row).cast_mut().cast::<[i8; BLOCK]>().write(quantised),
-                    Order::Quads => {
+                    Order::Quads | Order::Based => {
                         for (quad, four) in quantised.as_chunks::<4>().0.iter().enumerate() {
                             record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
                         }
                     }
                 }
-                record.scale(row).cast_mut().write(scale);
+                let base = if order == Order::Based { base_of(scale) } else { 0.0 };
+                record.scale(row).cast_mut().write(if order == Order::Based { base } else { scale });
                 let starts = if by_halves {
                     let first = quantised[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum::<i32>();
                     [-half_blocks::OFFSET * first, -half_blocks::OFFSET * (sum - first)]
                 } else {
                     [-8 * sum, -D::BYTE_OFFSET * sum]
                 };
-                record.start4(row).cast_mut().write(starts[0]);
-                record.start8(row).cast_mut().write(starts[1]);
+                let [first, second] = starts.map(|start| start.wrapping_add(base.to_bits().cast_signed()));
+                record.start4(row).cast_mut().write(first);
+                record.start8(row).cast_mut().write(second);
                 record.less(row).cast_mut().write(-(scale * sum as f32));
             }
         }

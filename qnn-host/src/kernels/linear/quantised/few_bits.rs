@@ -164,14 +164,23 @@ pub(super) unsafe fn open<D: Dot>(
             d.store_group(scales.add(block * GROUP), load_scales(d, bits, start, block % 2));
             let (from, to) = (start.add(header + block % 2 * bytes), opened.add(block * OPEN_BYTES));
             let upper = d.load(if five { from.add(NIBBLES) } else { from });
-            let open = |weights, quad: usize| {
-                if five { d.five(weights, upper, quad as u32) } else { d.levels(weights, table_of(bits)) }
-            };
-            for i in [0, 2] {
-                let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
-                form.keep(d, to.add(64 * i), open(d.low(a), i), open(d.low(b), i + 1));
-                form.keep(d, to.add(64 * (i + 4)), open(d.high(a), i + 4), open(d.high(b), i + 5));
-            }
+            written_out!(I in [0 2] {
+                let (a, b) = (d.load(from.add(64 * I)), d.load(from.add(64 * (I + 1))));
+                let low = (whole::<D, I>(d, bits, d.low(a), upper), whole::<D, { I + 1 }>(d, bits, d.low(b), upper));
+                let high = (whole::<D, { I + 4 }>(d, bits, d.high(a), upper), whole::<D, { I + 5 }>(d, bits, d.high(b), upper));
+                form.keep(d, to.add(64 * I), low.0, low.1);
+                form.keep(d, to.add(64 * (I + 4)), high.0, high.1);
+            });
         }
+    }
+}
+
+/// The weights of a quad, from their lower four bits and, of five, the upper ones of their block. A function, as a closure may not be
+/// inlined, nor what it calls.
+#[inline(always)]
+fn whole<D: Dot, const QUAD: usize>(d: D, bits: Bits, lower: D::Weights, upper: D::Weights) -> D::Weights {
+    match bits {
+        Bits::Five => d.five(lower, upper, QUAD as u32),
+        _ => d.levels(lower, table_of(bits)),
     }
 }

@@ -229,16 +229,16 @@ pub(super) unsafe fn open<D: Dot>(
             if bits == Bits::UTwo {
                 let lower = [d.load(from), d.load(from.add(64))];
                 for quad in (0..8).step_by(2) {
-                    let open = |quad: usize| d.two(lower[quad / 4], quad as u32 % 4);
-                    form.keep(d, to.add(64 * quad), open(quad), open(quad + 1));
+                    let (lower, at) = (lower[quad / 4], quad as u32 % 4);
+                    form.keep(d, to.add(64 * quad), d.two(lower, at), d.two(lower, at + 1));
                 }
                 continue;
             }
             if bits == Bits::Three {
                 let (lower, third) = ([d.load(from), d.load(from.add(64))], d.load(from.add(THIRD_AT)));
                 for quad in (0..8).step_by(2) {
-                    let open = |quad: usize| d.three(lower[quad / 4], third, quad as u32);
-                    form.keep(d, to.add(64 * quad), open(quad), open(quad + 1));
+                    let (lower, at) = (lower[quad / 4], quad as u32);
+                    form.keep(d, to.add(64 * quad), d.three(lower, third, at), d.three(lower, third, at + 1));
                 }
                 continue;
             }

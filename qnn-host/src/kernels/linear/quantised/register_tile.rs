@@ -4,7 +4,7 @@
 use std::arch::asm;
 
 use super::super::super::packed::Bits;
-use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, few_quads};
+use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, MANTISSAS, few_quads, mantissa_of, scale_of_base};
 use super::acts::{Record, less_of_half};
 use super::half_blocks as halves;
 use super::tiled::{GROUP_SCALES, LESS_AT, OPEN_BLOCKS, OPEN_BYTES};
@@ -17,7 +17,7 @@ const ZEROS: [i32; 4] = [0; 4];
 pub(super) struct Tile {
     /// Opened weights, groups `OPEN_BLOCKS * OPEN_BYTES` apart.
     pub(super) opened: *const u8,
-    /// Opened scales, groups [`GROUP_SCALES`] apart.
+    /// Opened scales, groups [`GROUP_SCALES`] apart; where sums have a base, times each of the mantissas.
     pub(super) scales: *const f32,
     /// A panel, from the first of the blocks on.
     pub(super) acts: *const u8,
@@ -123,21 +123,25 @@ unsafe fn tile<
         // SAFETY: the block exists in all operands.
         unsafe {
             let mut own = ZEROS;
+            // What was added to starts, if sums have a base.
+            let base = |r: usize| if D::BASED { (*record.scale(r)).to_bits().cast_signed() } else { 0 };
+            let zeros = if D::BASED { record.scale(0).cast() } else { ZEROS.as_ptr() };
             let starts = match PARTS {
                 2 if t.bits == Bits::Three => {
-                    let start = |r| *record.start_of_half(part, r) / halves::THREES_IN_SIX;
-                    own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = start(r));
+                    let start = |r| record.start_of_half(part, r).read().wrapping_sub(base(r)) / halves::THREES_IN_SIX;
+                    own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = start(r).wrapping_add(base(r)));
                     own.as_ptr()
                 }
-                2 if t.bits == Bits::UTwo => ZEROS.as_ptr(),
+                2 if t.bits == Bits::UTwo => zeros,
                 2 => record.start_of_half(part, 0),
                 _ => match t.bits {
                     Bits::Four => record.start4(0),
                     Bits::Five => {
-                        own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = 2 * *record.start4(r));
+                        let start = |r| record.start4(r).read().wrapping_mul(2).wrapping_sub(base(r));
+                        own[..R].iter_mut().enumerate().for_each(|(r, to)| *to = start(r));
                         own.as_ptr()
                     }
-                    Bits::UFour | Bits::UFive => ZEROS.as_ptr(),
+                    Bits::UFour | Bits::UFive => zeros,
                     _ => record.start8(0),
                 },
             };
@@ -150,9 +154,12 @@ unsafe fn tile<
                 2 => d.products::<R, G, 2>(opened, OPEN_BLOCKS * OPEN_BYTES, acts, quads, starts),
                 _ => d.products::<R, G, 0>(opened, OPEN_BLOCKS * OPEN_BYTES, acts, quads, starts),
             };
-            let scales: [D::Group; G] = std::array::from_fn(|g| {
-                if BLOCK_SCALES { d.load_group(t.scales.add(g * GROUP_SCALES + at * GROUP)) } else { d.zero() }
-            });
+            // A place of scales times the mantissa with this number.
+            let scales = |g: usize, mantissa: usize| {
+                t.scales.add(g * GROUP_SCALES + (mantissa * PARTS * OPEN_BLOCKS + at) * GROUP)
+            };
+            let own_scales: [D::Group; G] =
+                std::array::from_fn(|g| if BLOCK_SCALES && !D::BASED { d.load_group(scales(g, 0)) } else { d.zero() });
             let taken: [D::Group; G] = std::array::from_fn(|g| {
                 if LESS {
                     d.load_group(t.scales.add(g * GROUP_SCALES + PARTS * LESS_AT + at * GROUP))
@@ -162,14 +169,23 @@ unsafe fn tile<
             });
             for (r, (sums, all)) in sums.into_iter().zip(&mut all).enumerate() {
                 let x = *record.scale(r);
+                // Read by itself: the compiler would compute all rows' numbers in a vector, from where places come late.
+                let mantissa = mantissa_of(if D::BASED { record.scale(r).read_volatile() } else { x });
                 let less = match PARTS {
+                    2 if D::BASED => {
+                        less_of_half(scale_of_base(x), record.start_of_half(part, r).read().wrapping_sub(base(r)))
+                    }
                     2 => less_of_half(x, *record.start_of_half(part, r)),
                     _ => *record.less(r),
                 };
-                for (g, ((sum, w), all)) in sums.into_iter().zip(scales).zip(all).enumerate() {
-                    let (sum, before) = (d.to_float(sum), if stay { *all } else { d.load_group(place(r, g)) });
-                    *all =
-                        if BLOCK_SCALES { d.fma(sum, d.mul_splat(w, x), before) } else { d.fma_splat(sum, x, before) };
+                for (g, ((sum, w), all)) in sums.into_iter().zip(own_scales).zip(all).enumerate() {
+                    let before = if stay { *all } else { d.load_group(place(r, g)) };
+                    *all = match (D::BASED, BLOCK_SCALES) {
+                        (true, true) => d.fma(d.less_base(sum, x), d.load_group(scales(g, mantissa)), before),
+                        (true, false) => d.fma_splat(d.less_base(sum, x), MANTISSAS[mantissa], before),
+                        (false, true) => d.fma(d.to_float(sum), d.mul_splat(w, x), before),
+                        (false, false) => d.fma_splat(d.to_float(sum), x, before),
+                    };
                     if LESS {
                         *all = d.fma_splat(taken[g], less, *all);
                     }

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::super::{Form, Gate, Linear, MATRIX_ROWS, Residual, linear_on};
 use crate::kernels::packed::{Bits, Packed, Packer, Packing};
-use crate::kernels::simd::dot::BLOCK;
+use crate::kernels::simd::dot::{BLOCK, scale_of};
 use crate::kernels::testing::{assert_close, isas, less, numbers, packed_minima, packed_numbers};
 use crate::kernels::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, PoolOptions};
-use crate::testing::cases;
+use crate::testing::{cases, half_step};
 
 #[derive(Debug, Clone, Copy)]
 struct Problem {
@@ -39,7 +39,7 @@ fn quantised(x: &[f32]) -> Vec<f64> {
     let mut out = Vec::new();
     for block in x.chunks(BLOCK) {
         let largest = block.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-        let (scale, inverse) = if largest > 0.0 { (largest / 127.0, 127.0 / largest) } else { (0.0, 0.0) };
+        let (scale, inverse) = scale_of(largest);
         out.extend(block.iter().map(|x| f64::from((x * inverse).round_ties_even()) * f64::from(scale)));
     }
     out
@@ -180,8 +180,7 @@ proptest! {
             let (row, i) = (at / 20, at % 20);
             let (x, w) = (&data.x[row * k..][..k], &data.weights.1[i * k..][..k]);
             let bound: f64 = x.chunks(BLOCK).zip(w.chunks(BLOCK)).map(|(x, w)| {
-                let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-                f64::from(largest) / 254.0 * w.iter().map(|w| f64::from(w.abs())).sum::<f64>()
+                half_step(x) * w.iter().map(|w| f64::from(w.abs())).sum::<f64>()
             }).sum();
             let error = (f64::from(y) - e).abs();
             prop_assert!(error <= bound * 1.0001 + 1e-5 * size + 1e-6, "[{}]: off by {}, bound {}", at, error, bound);
@@ -232,7 +231,9 @@ fn the_largest_weights_times_the_largest_activations_do_not_saturate() {
             Bits::FloatFour => [-12, 12],
             Bits::Eight | Bits::Minima | Bits::HalfMinima => [-128, 127],
         };
-        for (value, x) in ends.into_iter().flat_map(|value| [(value, 1.0), (value, -1.0)]) {
+        // 127 times a scale, so that they are quantised to 127 and -127.
+        const LARGEST: f32 = 127.0 * 1.125 / 128.0;
+        for (value, x) in ends.into_iter().flat_map(|value| [(value, LARGEST), (value, -LARGEST)]) {
             let mut bytes = vec![0; packing.size_bytes(n, k).expect("a small matrix")];
             let mut packer = Packer::new(&mut bytes, *packing, n, k);
             let scales = vec![scale; packing.scales_of_row(k)];

@@ -2,15 +2,15 @@
 //! multiplied with all panels of quantised rows in register tiles ([`super::register_tile`]).
 //!
 //! *Scratch of a thread*: opened weights `[group][block][8 quads][64]` (two quads at a time in the unit's own order), their
-//! scales `[group][block][16]` (6 bits: one for each half of a block; with minima: the scales, then the minima) f32, and the products of a layer and of its gate,
-//! `[panel][row][groups * 16]` f32.
+//! scales `[group][block][16]` (6 bits: one for each half of a block; on units with [`Dot::BASED`] times each of the mantissas of scales of `X`,
+//! one after the other; with minima: the scales, then the minima) f32, and the products of a layer and of its gate, `[panel][row][groups * 16]` f32.
 
 use std::ops::Range;
 
 use super::super::super::k_blocks;
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
-use super::super::super::simd::dot::{BLOCK, Dot, GROUP};
+use super::super::super::simd::dot::{BLOCK, Dot, GROUP, MANTISSAS};
 use super::super::finish::{Affine, ask_for_outputs, finish};
 use super::super::{Job, Linear};
 use super::acts::len_bytes;
@@ -28,10 +28,10 @@ pub(super) const OPEN_BLOCKS: usize = 8;
 const BLOCK_ROWS: usize = 256;
 /// Bytes of an opened block.
 pub(super) const OPEN_BYTES: usize = 512;
+/// Where opened minima of a group begin, behind its scales times all mantissas, where a block has one of each; where it has two, twice as far.
+pub(super) const LESS_AT: usize = MANTISSAS.len() * OPEN_BLOCKS * GROUP;
 /// Opened scales of a group, and minima: one or two for each block of each row.
-pub(super) const GROUP_SCALES: usize = 4 * OPEN_BLOCKS * GROUP;
-/// Where opened minima of a group begin, behind its scales, where a block has one of each; where it has two, twice as far.
-pub(super) const LESS_AT: usize = OPEN_BLOCKS * GROUP;
+pub(super) const GROUP_SCALES: usize = 2 * (LESS_AT + OPEN_BLOCKS * GROUP);
 /// Floats of opened weights.
 const OPEN_LEN: usize = MAX_GROUPS * OPEN_BLOCKS * OPEN_BYTES / 4;
 /// Floats of opened scales.
@@ -186,6 +186,10 @@ unsafe fn products<D: Dot>(
                     opened,
                     scales.add(group * GROUP_SCALES),
                 );
+                if D::BASED && by_block {
+                    let parts = if packing.by_halves() { 2 } else { 1 };
+                    times_mantissas(d, scales.add(group * GROUP_SCALES), parts);
+                }
             }
         }
         // The next columns' weights come from memory while these are multiplied.
@@ -243,6 +247,24 @@ unsafe fn products<D: Dot>(
             unsafe {
                 let to = to.add(at);
                 d.store_group(to, d.mul(d.load_group(to), d.load_group(w.group(group).cast())));
+            }
+        }
+    }
+}
+
+/// Multiplies a group's opened scales, `parts` for each block, with all mantissas.
+///
+/// # Safety
+/// They are readable at `scales`, and there is room for all of them.
+#[inline(always)]
+unsafe fn times_mantissas<D: Dot>(d: D, scales: *mut f32, parts: usize) {
+    let each = parts * OPEN_BLOCKS * GROUP;
+    for at in (0..each).step_by(GROUP) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let scale = d.load_group(scales.add(at));
+            for (i, mantissa) in MANTISSAS.into_iter().enumerate() {
+                d.store_group(scales.add(i * each + at), d.mul_splat(scale, mantissa));
             }
         }
     }
