@@ -11,7 +11,7 @@ use qnn_sys::host::HOST_BACKEND_ID;
 use qnn_sys::*;
 
 use crate::context_handle::ContextInner;
-use crate::convert::{Role, Store, c_name, client_bytes, raw_tensor};
+use crate::convert::{Role, Store, c_name, client_bytes, raw_tensor, raw_tensor_lent};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
@@ -214,7 +214,10 @@ impl GraphBuilder {
     }
 
     fn declare(&mut self, info: &TensorInfo, role: Role, bytes: Option<&[u8]>) -> Result<TensorRef> {
-        let (mut raw, mut store) = raw_tensor(info, role, 0)?;
+        // Blocks have a scale each: all graphs together would hold more of them than the weights are large. The
+        // embedded backend knows a declared tensor by its id, so that its encoding is lent for the call.
+        let is_lent = role == Role::Static && self.context.backend.library().backend_id() == HOST_BACKEND_ID;
+        let (mut raw, mut store) = if is_lent { raw_tensor_lent(info, role, 0)? } else { raw_tensor(info, role, 0)? };
         if let Some(bytes) = bytes {
             raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, bytes)?;
         }
@@ -229,9 +232,7 @@ impl GraphBuilder {
         // The bytes were lent: nodes must not be given a pointer to what may be gone.
         raw.anon0.v1.anon0.clientBuf = Qnn_ClientBuffer_t::default();
         let info = if role == Role::Static {
-            // Blocks have a scale each: all graphs together would hold more of them than the weights are large. The
-            // embedded backend knows a declared tensor by its id.
-            if self.context.backend.library().backend_id() == HOST_BACKEND_ID {
+            if is_lent {
                 raw.anon0.v1.quantizeParams = store.drop_encoding();
             }
             TensorInfo { format: info.format, ..TensorInfo::new(info.name.clone(), info.dims.clone(), info.dtype) }

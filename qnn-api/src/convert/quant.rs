@@ -2,6 +2,8 @@
 //!
 //! *Units*: `real = (code + offset) * scale` on both sides.
 
+use core::mem::offset_of;
+
 use genie_types::Quant;
 use qnn_sys::*;
 
@@ -15,6 +17,28 @@ pub(super) struct Arrays {
     scales: Vec<f32>,
     offsets: Vec<i32>,
     block_dims: Vec<u32>,
+}
+
+/// The C struct of an encoding that outlives it, without a copy of the scales of blocks, of which there are many: else as [`to_raw`].
+pub(super) fn to_raw_lent(quant: &Quant) -> (Qnn_QuantizeParams_t, Arrays) {
+    let Quant::Block { block_dims, scale_offsets } = quant else { return to_raw(quant) };
+    if !const { is_pair() } {
+        return to_raw(quant);
+    }
+    let (mut raw, mut arrays) = to_raw(&Quant::Block { block_dims: block_dims.clone(), scale_offsets: Vec::new() });
+    // The library reads them only.
+    let scale_offset = scale_offsets.as_ptr().cast_mut().cast();
+    raw.anon0.blockEncoding =
+        Qnn_BlockEncoding_t { blockSize: arrays.block_dims.as_mut_ptr(), scaleOffset: scale_offset };
+    (raw, arrays)
+}
+
+/// Whether a pair of ours lies in memory as QNN's does: Rust promises it of neither order nor size.
+const fn is_pair() -> bool {
+    size_of::<(f32, i32)>() == size_of::<Qnn_ScaleOffset_t>()
+        && align_of::<(f32, i32)>() >= align_of::<Qnn_ScaleOffset_t>()
+        && offset_of!((f32, i32), 0) == offset_of!(Qnn_ScaleOffset_t, scale)
+        && offset_of!((f32, i32), 1) == offset_of!(Qnn_ScaleOffset_t, offset)
 }
 
 /// The C struct and what it points at.

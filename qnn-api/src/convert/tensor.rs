@@ -44,6 +44,20 @@ impl Store {
 
 /// The C struct of a tensor without data, and what it points at.
 pub(crate) fn raw_tensor(info: &TensorInfo, role: Role, id: u32) -> Result<(Qnn_Tensor_t, Store)> {
+    raw_tensor_with(info, role, id, quant::to_raw)
+}
+
+/// The same whose encoding may point at that of `info`, which must outlive it: until [`Store::drop_encoding`].
+pub(crate) fn raw_tensor_lent(info: &TensorInfo, role: Role, id: u32) -> Result<(Qnn_Tensor_t, Store)> {
+    raw_tensor_with(info, role, id, quant::to_raw_lent)
+}
+
+fn raw_tensor_with(
+    info: &TensorInfo,
+    role: Role,
+    id: u32,
+    encoding: impl FnOnce(&genie_types::Quant) -> (Qnn_QuantizeParams_t, quant::Arrays),
+) -> Result<(Qnn_Tensor_t, Store)> {
     let too_big = |found: usize| Error::Invalid {
         what: format!("extent of tensor `{}`", info.name),
         expected: "at most 4294967295".into(),
@@ -57,7 +71,7 @@ pub(crate) fn raw_tensor(info: &TensorInfo, role: Role, id: u32) -> Result<(Qnn_
     let mut name = c_name(&info.name)?.into_bytes_with_nul();
     let dims = info.dims.iter().map(|&dim| u32::try_from(dim).map_err(|_| too_big(dim)));
     let mut dims = dims.collect::<Result<Vec<u32>>>()?;
-    let (quantize, arrays) = quant::to_raw(&info.quant);
+    let (quantize, arrays) = encoding(&info.quant);
     let mut raw = Qnn_Tensor_t { version: QNN_TENSOR_VERSION_1, ..Default::default() };
     raw.anon0.v1 = Qnn_TensorV1_t {
         id,
@@ -177,6 +191,20 @@ mod tests {
         // SAFETY: as above, in version 2.
         assert_eq!(unsafe { describe(&second, "graph `g`") }.unwrap(), (info, 7));
         drop(store);
+    }
+
+    #[test]
+    fn scales_of_blocks_are_lent_where_they_lie() {
+        let scale_offsets: Vec<(f32, i32)> = (0..32).map(|i| (0.5 + i as f32, i % 3 - 1)).collect();
+        let quant = Quant::Block { block_dims: vec![1, 32], scale_offsets: scale_offsets.clone() };
+        let info = TensorInfo::new("w", [16, 64], Dtype::SFixed8).with_quant(quant);
+        let (raw, _store) = raw_tensor_lent(&info, Role::Static, 3).unwrap();
+        // SAFETY: filled by `raw_tensor_lent`; its store and the tensor are still here.
+        assert_eq!(unsafe { describe(&raw, "graph `g`") }.unwrap(), (info.clone(), 3));
+        let Quant::Block { scale_offsets, .. } = &info.quant else { unreachable!("as above") };
+        // SAFETY: version 1, and the encoding is that of blocks.
+        let lent = unsafe { raw.anon0.v1.quantizeParams.anon0.blockEncoding.scaleOffset };
+        assert_eq!(lent.addr(), scale_offsets.as_ptr().addr(), "no copy");
     }
 
     #[test]
