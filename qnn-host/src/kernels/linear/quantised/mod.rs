@@ -6,7 +6,8 @@
 //! integer; it is scaled (by the weights' and the block's scales) and added up in f32.
 //!
 //! *Error*: a number of `X` is off by at most half its block's scale, so an output is off from the exact product with the
-//! dequantised weights by at most `sum over blocks of (11 / 9 * max |x| / 254 * sum |w|)`, besides f32 rounding.
+//! dequantised weights by at most `sum over blocks of (11 / 9 * max |x| / 254 * sum |w|)`, besides f32 rounding. With
+//! numbers above 2.5e33, whose scales have no base ([`Dot::BASED`]), rows of a prompt are NaN on such units.
 
 mod acts;
 #[cfg(target_arch = "x86_64")]
