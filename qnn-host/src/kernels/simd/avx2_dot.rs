@@ -10,8 +10,9 @@ use std::arch::x86_64::*;
 use half::f16;
 
 use super::Simd;
+use super::act_scale::scale_of;
 use super::avx2::Avx2;
-use super::dot::{Dot, DotPiece, scale_of};
+use super::dot::{Dot, DotPiece};
 
 /// Proof that the CPU has AVX-VNNI as well; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]

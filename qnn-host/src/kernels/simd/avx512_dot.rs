@@ -6,8 +6,9 @@ use std::arch::x86_64::*;
 use half::f16;
 
 use super::Simd;
+use super::act_scale::scale_of;
 use super::avx512::Avx512;
-use super::dot::{Dot, DotPiece, scale_of};
+use super::dot::{Dot, DotPiece};
 
 /// Proof that the CPU has VNNI as well; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,7 @@
 //! the CPU has the instructions, and everything is `inline(always)`.
 
 use super::Simd;
+use super::act_scale::scale_of;
 
 /// Rows of weights that are laid out, and multiplied, together.
 pub(crate) const GROUP: usize = 16;
@@ -20,44 +21,6 @@ pub(crate) const fn few_quads(bits: u32) -> usize {
         6 => 2,
         _ => 0,
     }
-}
-
-/// A scale of activations is a power of two times one of these.
-pub(crate) const MANTISSAS: [f32; 4] = [1.125, 1.375, 1.625, 1.875];
-
-/// Which of [`MANTISSAS`] a scale has, or any power of two times it.
-#[inline(always)]
-pub(crate) const fn mantissa_of(scale: f32) -> usize {
-    (scale.to_bits() >> 21 & 3) as usize
-}
-
-/// The scale of a block of activations and what they are multiplied with to be quantised: the least power of two times one of
-/// [`MANTISSAS`] with which `largest`, the largest magnitude, becomes 127 or less. Blocks of numbers below 2^-93 become zeros, or nearly.
-///
-/// With so few bits a scale times one of weights can be had from a table: see [`Dot::BASED`].
-#[inline(always)]
-pub(crate) fn scale_of(largest: f32) -> (f32, f32) {
-    const LEAST: f32 = f32::from_bits((127 - 100) << 23);
-    if largest > 0.0 {
-        // The bits of positive numbers are in their order, and a carry out of the mantissa is the next power of two.
-        let least = (largest / 127.0).max(LEAST).to_bits();
-        let scale = f32::from_bits((least + 0xf_ffff) & !0x1f_ffff | 0x10_0000);
-        (scale, 1.0 / scale)
-    } else {
-        (0.0, 0.0)
-    }
-}
-
-/// The base of sums that belong to a scale of activations ([`Dot::BASED`]): 1 added to its bits is the scale's power of two added to it.
-#[inline(always)]
-pub(crate) fn base_of(scale: f32) -> f32 {
-    scale * (1 << 23) as f32
-}
-
-/// The scale that a base belongs to.
-#[inline(always)]
-pub(crate) fn scale_of_base(base: f32) -> f32 {
-    base * const { 1.0 / (1 << 23) as f32 }
 }
 
 /// An integer unit.
@@ -76,9 +39,9 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     const BYTE_OFFSET: i32;
     /// Rows of activations and groups of weights of the register tile for many rows: 1 to 3 groups.
     const TILE: (usize, usize);
-    /// Whether sums of a register tile begin with the bits of [`base_of`] a scale, and end as a float that differs from the base by the sum
-    /// times the scale's power of two: exact, as a base has 2^20 of its last digits to either side and sums are below that. To take
-    /// the base off costs what [`Dot::to_float`] would; what is left is multiplied with a weight's scale times the mantissa, which is
+    /// Whether sums of a register tile begin with the bits of [`base_of`](super::act_scale::base_of) a scale, and end as a float that
+    /// differs from the base by the sum times the scale's power of two: exact, as a base has 2^20 of its last digits to either side
+    /// and sums are below that. To take the base off costs what [`Dot::to_float`] would; what is left is multiplied with a weight's scale times the mantissa, which is
     /// computed once for all rows and not for each.
     const BASED: bool = false;
 
@@ -376,47 +339,4 @@ pub(super) unsafe fn quantize_plainly(x: *const f32, to: *mut i8) -> (f32, i32) 
     // SAFETY: the caller promised `BLOCK` bytes.
     unsafe { to.cast::<[i8; BLOCK]>().write_unaligned(quantised) };
     (scale, quantised.iter().map(|&c| i32::from(c)).sum())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_scale_is_the_least_with_which_the_largest_number_fits(bits in 34u32 << 23..253 << 23) {
-            let largest = f32::from_bits(bits);
-            let (scale, inverse) = scale_of(largest);
-            let mantissa = f32::from_bits(scale.to_bits() & 0x7f_ffff | 127 << 23);
-            prop_assert_eq!(mantissa, MANTISSAS[mantissa_of(scale)]);
-            prop_assert!((largest * inverse).round_ties_even() <= 127.0);
-            // The next lower scale is too small.
-            let lower = match mantissa_of(scale) {
-                0 => scale / MANTISSAS[0] * MANTISSAS[3] / 2.0,
-                i => scale / MANTISSAS[i] * MANTISSAS[i - 1],
-            };
-            prop_assert!(lower < largest / 127.0, "{} {}", scale, lower);
-        }
-
-        #[test]
-        fn a_base_holds_every_sum(scale in 1e-20f32..1e20, sum in -(1i32 << 20)..1 << 20) {
-            let (scale, _) = scale_of(127.0 * scale);
-            let (base, unit) = (base_of(scale), scale / MANTISSAS[mantissa_of(scale)]);
-            prop_assert_eq!((scale_of_base(base), mantissa_of(base)), (scale, mantissa_of(scale)));
-            let begun = f32::from_bits(base.to_bits().wrapping_add_signed(sum));
-            prop_assert_eq!(begun - base, sum as f32 * unit);
-        }
-    }
-
-    #[test]
-    fn blocks_without_a_scale_are_zeros() {
-        assert_eq!(scale_of(0.0), (0.0, 0.0));
-        for tiny in [f32::from_bits(1), f32::MIN_POSITIVE, 1e-35] {
-            let (scale, inverse) = scale_of(tiny);
-            assert!(scale > 0.0 && inverse.is_finite() && (tiny * inverse).round() == 0.0, "{tiny}: {scale} {inverse}");
-        }
-        assert!(scale_of(f32::INFINITY).0.is_nan(), "what is not finite stays so");
-        assert!(scale_of(f32::MAX).0.is_finite());
-    }
 }

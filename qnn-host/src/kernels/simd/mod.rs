@@ -9,6 +9,7 @@
 //! are [`Piece`]s, functions of their own, so that the compiler does not handle all of them as one. *Trap*: a closure handed to a
 //! function that is not `inline(always)` stays outside, where every intrinsic is a call.
 
+pub(crate) mod act_scale;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]

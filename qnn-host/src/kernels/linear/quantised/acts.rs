@@ -19,7 +19,8 @@
 use std::ops::Range;
 
 use super::super::super::half_blocks;
-use super::super::super::simd::dot::{BLOCK, Dot, base_of};
+use super::super::super::simd::act_scale::base_of;
+use super::super::super::simd::dot::{BLOCK, Dot};
 use super::super::Job;
 
 /// Bytes of a record for each row.

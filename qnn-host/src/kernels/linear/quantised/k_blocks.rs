@@ -11,6 +11,7 @@ use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
 use super::super::super::stream::{FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
 use super::acts::Record;
+use super::nibbles;
 use super::tiled::{Form, LESS_AT, OPEN_BYTES};
 use super::written_out::written_out;
 
@@ -199,25 +200,7 @@ pub(super) unsafe fn open<D: Dot>(
         let bytes = block_bytes(bits);
         for block in part {
             let (from, to) = (from.add(BLOCKS_AT + block * bytes), opened.add(block * OPEN_BYTES));
-            let upper = d.load(if bits == Bits::UFive { from.add(NIBBLES) } else { from });
-            written_out!(I in [0 2] {
-                let (a, b) = (d.load(from.add(64 * I)), d.load(from.add(64 * (I + 1))));
-                let low = (whole::<D, I>(d, bits, d.low(a), upper), whole::<D, { I + 1 }>(d, bits, d.low(b), upper));
-                let high = (whole::<D, { I + 4 }>(d, bits, d.high(a), upper), whole::<D, { I + 5 }>(d, bits, d.high(b), upper));
-                form.keep(d, to.add(64 * I), low.0, low.1);
-                form.keep(d, to.add(64 * (I + 4)), high.0, high.1);
-            });
+            nibbles::open_block(d, form, bits, from, to);
         }
-    }
-}
-
-/// The weights of a quad, from their lower four bits and, of five, the upper ones of their block. A function, as a closure may not be
-/// inlined, nor what it calls.
-#[inline(always)]
-fn whole<D: Dot, const QUAD: usize>(d: D, bits: Bits, lower: D::Weights, upper: D::Weights) -> D::Weights {
-    match bits {
-        Bits::UFive => d.five(lower, upper, QUAD as u32),
-        Bits::Levels => d.levels(lower, &LEVELS),
-        _ => lower,
     }
 }

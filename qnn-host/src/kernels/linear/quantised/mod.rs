@@ -23,6 +23,7 @@ mod direct;
 mod few_bits;
 mod half_blocks;
 mod k_blocks;
+mod nibbles;
 mod register_tile;
 mod tasks;
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use std::arch::asm;
 
 use super::super::super::packed::Bits;
-use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, MANTISSAS, few_quads, mantissa_of, scale_of_base};
+use super::super::super::simd::act_scale::{MANTISSAS, mantissa_of, scale_of_base};
+use super::super::super::simd::dot::{BLOCK, Dot, DotPiece, GROUP, few_quads};
 use super::acts::{Record, less_of_half};
 use super::half_blocks as halves;
 use super::tiled::{GROUP_SCALES, LESS_AT, OPEN_BLOCKS, OPEN_BYTES};

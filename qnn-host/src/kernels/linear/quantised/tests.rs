@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::super::{Form, Gate, Linear, MATRIX_ROWS, Residual, linear_on};
 use crate::kernels::packed::{Bits, Packed, Packer, Packing};
-use crate::kernels::simd::dot::{BLOCK, scale_of};
+use crate::kernels::simd::act_scale::scale_of;
+use crate::kernels::simd::dot::BLOCK;
 use crate::kernels::testing::{assert_close, isas, less, numbers, packed_minima, packed_numbers};
 use crate::kernels::{Floats, Isa, SharedMut};
 use crate::pool::{Pool, PoolOptions};

@@ -10,12 +10,13 @@ use std::ops::Range;
 use super::super::super::k_blocks;
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::Simd;
-use super::super::super::simd::dot::{BLOCK, Dot, GROUP, MANTISSAS};
+use super::super::super::simd::act_scale::MANTISSAS;
+use super::super::super::simd::dot::{BLOCK, Dot, GROUP};
 use super::super::finish::{Affine, ask_for_outputs, finish};
 use super::super::{Job, Linear};
 use super::acts::len_bytes;
 use super::register_tile::{Tile, by_shape};
-use super::{few_bits, half_blocks as halves, packed};
+use super::{few_bits, half_blocks as halves, nibbles, packed};
 use crate::pool::Worker;
 
 /// Most groups of a task.
@@ -340,14 +341,12 @@ unsafe fn open_blocks<D: Dot, const FOUR: bool>(
             }
             let from = start.add(scales_bytes + block % 2 * bytes);
             let to = opened.add(block * OPEN_BYTES);
-            for i in (0..bytes / 64).step_by(2) {
-                let (a, b) = (d.load(from.add(64 * i)), d.load(from.add(64 * (i + 1))));
-                if FOUR {
-                    form.keep(d, to.add(64 * i), d.low(a), d.low(b));
-                    form.keep(d, to.add(64 * (i + 4)), d.high(a), d.high(b));
-                } else {
-                    form.keep(d, to.add(64 * i), d.bytes(a), d.bytes(b));
-                }
+            if FOUR {
+                nibbles::open_block(d, form, Bits::Four, from, to);
+                continue;
+            }
+            for at in (0..OPEN_BYTES).step_by(128) {
+                form.keep(d, to.add(at), d.bytes(d.load(from.add(at))), d.bytes(d.load(from.add(at + 64))));
             }
         }
     }
