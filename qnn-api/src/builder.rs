@@ -11,7 +11,7 @@ use qnn_sys::host::HOST_BACKEND_ID;
 use qnn_sys::*;
 
 use crate::context_handle::ContextInner;
-use crate::convert::{Role, Store, c_name, client_bytes, raw_tensor, raw_tensor_lent};
+use crate::convert::{Ownership, Role, Store, c_name, client_bytes, raw_tensor};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
@@ -217,7 +217,8 @@ impl GraphBuilder {
         // Blocks have a scale each: all graphs together would hold more of them than the weights are large. The
         // embedded backend knows a declared tensor by its id, so that its encoding is lent for the call.
         let is_lent = role == Role::Static && self.context.backend.library().backend_id() == HOST_BACKEND_ID;
-        let (mut raw, mut store) = if is_lent { raw_tensor_lent(info, role, 0)? } else { raw_tensor(info, role, 0)? };
+        let ownership = if is_lent { Ownership::Lent } else { Ownership::Copied };
+        let (mut raw, mut store) = raw_tensor(info, role, 0, ownership)?;
         if let Some(bytes) = bytes {
             raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, bytes)?;
         }

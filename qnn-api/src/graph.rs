@@ -11,7 +11,7 @@ use qnn_sys::*;
 
 use crate::backend::Backend;
 use crate::context_handle::ContextInner;
-use crate::convert::{Role, Store, c_name, raw_tensor};
+use crate::convert::{Ownership, Role, Store, c_name, raw_tensor};
 use crate::error::{Error, Result};
 use crate::mem::{self, Registered, SharedMemory};
 use crate::profile::Profile;
@@ -63,7 +63,7 @@ impl Templates {
                 expected: "less than 4 GB, the most one QNN buffer can hold".into(),
                 found: format!("{} bytes", info.size_bytes()),
             })?;
-            raw_tensor(info, role, id)
+            raw_tensor(info, role, id, Ownership::Copied)
         });
         let (raw, stores): (Vec<_>, _) = made.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         Ok(Self { seen: vec![Seen::default(); raw.len()], raw, _stores: stores })

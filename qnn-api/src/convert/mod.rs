@@ -6,7 +6,8 @@ mod quant;
 mod tensor;
 
 pub(crate) use config::ConfigList;
-pub(crate) use tensor::{Role, Store, client_bytes, describe, raw_tensor, raw_tensor_lent};
+pub(crate) use quant::Ownership;
+pub(crate) use tensor::{Role, Store, client_bytes, describe, raw_tensor};
 
 use core::ffi::{CStr, c_char};
 use std::ffi::CString;

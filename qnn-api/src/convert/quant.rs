@@ -19,20 +19,6 @@ pub(super) struct Arrays {
     block_dims: Vec<u32>,
 }
 
-/// The C struct of an encoding that outlives it, without a copy of the scales of blocks, of which there are many: else as [`to_raw`].
-pub(super) fn to_raw_lent(quant: &Quant) -> (Qnn_QuantizeParams_t, Arrays) {
-    let Quant::Block { block_dims, scale_offsets } = quant else { return to_raw(quant) };
-    if !const { is_pair() } {
-        return to_raw(quant);
-    }
-    let (mut raw, mut arrays) = to_raw(&Quant::Block { block_dims: block_dims.clone(), scale_offsets: Vec::new() });
-    // The library reads them only.
-    let scale_offset = scale_offsets.as_ptr().cast_mut().cast();
-    raw.anon0.blockEncoding =
-        Qnn_BlockEncoding_t { blockSize: arrays.block_dims.as_mut_ptr(), scaleOffset: scale_offset };
-    (raw, arrays)
-}
-
 /// Whether a pair of ours lies in memory as QNN's does: Rust promises it of neither order nor size.
 const fn is_pair() -> bool {
     size_of::<(f32, i32)>() == size_of::<Qnn_ScaleOffset_t>()
@@ -41,8 +27,18 @@ const fn is_pair() -> bool {
         && offset_of!((f32, i32), 1) == offset_of!(Qnn_ScaleOffset_t, offset)
 }
 
-/// The C struct and what it points at.
-pub(super) fn to_raw(quant: &Quant) -> (Qnn_QuantizeParams_t, Arrays) {
+/// Who owns what the C struct of an encoding points at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// [`Arrays`], all of it.
+    Copied,
+    /// The encoding owns the scales of its blocks, of which there are many, and must outlive the struct. They are copied nevertheless where a
+    /// pair lies in memory in another way than QNN's.
+    Lent,
+}
+
+/// The C struct, and what it points at that is not lent.
+pub(super) fn to_raw(quant: &Quant, ownership: Ownership) -> (Qnn_QuantizeParams_t, Arrays) {
     let mut raw = Qnn_QuantizeParams_t {
         encodingDefinition: QNN_DEFINITION_UNDEFINED,
         quantizationEncoding: QNN_QUANTIZATION_ENCODING_UNDEFINED,
@@ -79,13 +75,17 @@ pub(super) fn to_raw(quant: &Quant) -> (Qnn_QuantizeParams_t, Arrays) {
             };
         }
         Quant::Block { block_dims, scale_offsets } => {
-            arrays.scale_offsets = pairs(scale_offsets);
+            let scale_offset = if ownership == Ownership::Lent && const { is_pair() } {
+                // The library reads them only.
+                scale_offsets.as_ptr().cast_mut().cast()
+            } else {
+                arrays.scale_offsets = pairs(scale_offsets);
+                arrays.scale_offsets.as_mut_ptr()
+            };
             arrays.block_dims = block_dims.clone();
             raw.quantizationEncoding = QNN_QUANTIZATION_ENCODING_BLOCK;
-            raw.anon0.blockEncoding = Qnn_BlockEncoding_t {
-                blockSize: arrays.block_dims.as_mut_ptr(),
-                scaleOffset: arrays.scale_offsets.as_mut_ptr(),
-            };
+            raw.anon0.blockEncoding =
+                Qnn_BlockEncoding_t { blockSize: arrays.block_dims.as_mut_ptr(), scaleOffset: scale_offset };
         }
     }
     raw.encodingDefinition = QNN_DEFINITION_DEFINED;
@@ -184,25 +184,28 @@ mod tests {
             Quant::PerAxis { axis: 0, bits: Some(4), scale_offsets: vec![(0.5, -8), (0.25, 0)] },
             Quant::Block { block_dims: vec![1, 2], scale_offsets: vec![(1.0, 0), (2.0, 1), (3.0, 2), (4.0, 3)] },
         ];
-        for quant in cases {
-            let (raw, arrays) = to_raw(&quant);
-            // SAFETY: filled by `to_raw`, whose arrays are still here; four blocks of 1x2 in 2x3.
+        for (quant, ownership) in cases.iter().flat_map(|quant| [(quant, Ownership::Copied), (quant, Ownership::Lent)])
+        {
+            let (raw, arrays) = to_raw(quant, ownership);
+            // SAFETY: filled by `to_raw`; its arrays and the encoding are still here; four blocks of 1x2 in 2x3.
             let back = unsafe { from_raw(&raw, &[2, 3], "t") }.unwrap();
             drop(arrays);
-            assert_eq!(back, quant);
+            assert_eq!(&back, quant);
         }
     }
 
     #[test]
     fn symmetric_narrow_codes_have_no_offsets() {
-        let (raw, _arrays) = to_raw(&Quant::PerAxis { axis: 0, bits: Some(4), scale_offsets: vec![(0.5, 0)] });
+        let (raw, _arrays) =
+            to_raw(&Quant::PerAxis { axis: 0, bits: Some(4), scale_offsets: vec![(0.5, 0)] }, Ownership::Copied);
         // SAFETY: the member of this encoding.
         assert!(unsafe { raw.anon0.bwAxisScaleOffsetEncoding }.offsets.is_null());
     }
 
     #[test]
     fn an_axis_beyond_the_rank_is_refused() {
-        let (raw, _arrays) = to_raw(&Quant::PerAxis { axis: 2, bits: None, scale_offsets: vec![(0.5, 0)] });
+        let (raw, _arrays) =
+            to_raw(&Quant::PerAxis { axis: 2, bits: None, scale_offsets: vec![(0.5, 0)] }, Ownership::Copied);
         // SAFETY: filled by `to_raw`.
         let error = unsafe { from_raw(&raw, &[2, 3], "w") }.unwrap_err();
         assert_eq!(

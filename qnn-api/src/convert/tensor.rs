@@ -3,6 +3,7 @@
 use genie_types::{DataFormat, TensorInfo};
 use qnn_sys::*;
 
+use super::quant::Ownership;
 use super::{c_name, dtype, quant, slice, text};
 use crate::error::{Error, Result};
 
@@ -36,28 +37,15 @@ pub(crate) struct Store {
 impl Store {
     /// Lets the encoding's arrays go; the encoding to put in its place in the struct.
     pub(crate) fn drop_encoding(&mut self) -> Qnn_QuantizeParams_t {
-        let (none, arrays) = quant::to_raw(&genie_types::Quant::None);
+        let (none, arrays) = quant::to_raw(&genie_types::Quant::None, Ownership::Copied);
         self.quant = arrays;
         none
     }
 }
 
-/// The C struct of a tensor without data, and what it points at.
-pub(crate) fn raw_tensor(info: &TensorInfo, role: Role, id: u32) -> Result<(Qnn_Tensor_t, Store)> {
-    raw_tensor_with(info, role, id, quant::to_raw)
-}
-
-/// The same whose encoding may point at that of `info`, which must outlive it: until [`Store::drop_encoding`].
-pub(crate) fn raw_tensor_lent(info: &TensorInfo, role: Role, id: u32) -> Result<(Qnn_Tensor_t, Store)> {
-    raw_tensor_with(info, role, id, quant::to_raw_lent)
-}
-
-fn raw_tensor_with(
-    info: &TensorInfo,
-    role: Role,
-    id: u32,
-    encoding: impl FnOnce(&genie_types::Quant) -> (Qnn_QuantizeParams_t, quant::Arrays),
-) -> Result<(Qnn_Tensor_t, Store)> {
+/// The C struct of a tensor without data, and what it points at; with [`Ownership::Lent`] it may point into `info` as well, until
+/// [`Store::drop_encoding`].
+pub(crate) fn raw_tensor(info: &TensorInfo, role: Role, id: u32, encoding: Ownership) -> Result<(Qnn_Tensor_t, Store)> {
     let too_big = |found: usize| Error::Invalid {
         what: format!("extent of tensor `{}`", info.name),
         expected: "at most 4294967295".into(),
@@ -71,7 +59,7 @@ fn raw_tensor_with(
     let mut name = c_name(&info.name)?.into_bytes_with_nul();
     let dims = info.dims.iter().map(|&dim| u32::try_from(dim).map_err(|_| too_big(dim)));
     let mut dims = dims.collect::<Result<Vec<u32>>>()?;
-    let (quantize, arrays) = encoding(&info.quant);
+    let (quantize, arrays) = quant::to_raw(&info.quant, encoding);
     let mut raw = Qnn_Tensor_t { version: QNN_TENSOR_VERSION_1, ..Default::default() };
     raw.anon0.v1 = Qnn_TensorV1_t {
         id,
@@ -172,7 +160,7 @@ mod tests {
     fn a_tensor_comes_back_from_both_versions() {
         let info = TensorInfo::new("past_key_0_in", [2, 1, 32, 96], Dtype::UFixed8)
             .with_quant(Quant::PerTensor { scale: 0.5, offset: -128 });
-        let (raw, store) = raw_tensor(&info, Role::Input, 7).unwrap();
+        let (raw, store) = raw_tensor(&info, Role::Input, 7, Ownership::Copied).unwrap();
         // SAFETY: filled by `raw_tensor`; its store is still here.
         assert_eq!(unsafe { describe(&raw, "graph `g`") }.unwrap(), (info.clone(), 7));
 
@@ -198,8 +186,8 @@ mod tests {
         let scale_offsets: Vec<(f32, i32)> = (0..32).map(|i| (0.5 + i as f32, i % 3 - 1)).collect();
         let quant = Quant::Block { block_dims: vec![1, 32], scale_offsets: scale_offsets.clone() };
         let info = TensorInfo::new("w", [16, 64], Dtype::SFixed8).with_quant(quant);
-        let (raw, _store) = raw_tensor_lent(&info, Role::Static, 3).unwrap();
-        // SAFETY: filled by `raw_tensor_lent`; its store and the tensor are still here.
+        let (raw, _store) = raw_tensor(&info, Role::Static, 3, Ownership::Lent).unwrap();
+        // SAFETY: filled by `raw_tensor`; its store and the tensor are still here.
         assert_eq!(unsafe { describe(&raw, "graph `g`") }.unwrap(), (info.clone(), 3));
         let Quant::Block { scale_offsets, .. } = &info.quant else { unreachable!("as above") };
         // SAFETY: version 1, and the encoding is that of blocks.
@@ -215,9 +203,10 @@ mod tests {
         assert!(error.to_string().contains("tensor version 9"), "{error}");
 
         let info = TensorInfo::new("x", [1 << 33], Dtype::F32);
-        let error = raw_tensor(&info, Role::Native, 0).err().unwrap();
+        let error = raw_tensor(&info, Role::Native, 0, Ownership::Copied).err().unwrap();
         assert_eq!(error.to_string(), "extent of tensor `x`: expected at most 4294967295, found 8589934592");
-        let error = raw_tensor(&TensorInfo::new("a\0b", [1], Dtype::F32), Role::Native, 0).err().unwrap();
+        let error =
+            raw_tensor(&TensorInfo::new("a\0b", [1], Dtype::F32), Role::Native, 0, Ownership::Copied).err().unwrap();
         assert_eq!(error.to_string(), r#"name "a\0b" holds a zero byte"#);
     }
 }

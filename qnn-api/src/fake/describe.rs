@@ -6,7 +6,7 @@ use genie_types::{Dtype, Quant, TensorInfo};
 use qnn_sys::*;
 
 use super::{new_handle, number, record};
-use crate::convert::{Role, raw_tensor};
+use crate::convert::{Ownership, Role, raw_tensor};
 
 /// The slots that the tests need.
 pub(super) fn table() -> QnnSystemInterfaceTable {
@@ -50,7 +50,7 @@ unsafe extern "C" fn free(context: *mut c_void) -> u64 {
 fn leak(infos: &[TensorInfo], first_id: u32, version: u32) -> (*mut Qnn_Tensor_t, u32) {
     let mut tensors = Vec::new();
     for (i, info) in infos.iter().enumerate() {
-        let (mut raw, store) = raw_tensor(info, Role::Input, first_id + i as u32).unwrap();
+        let (mut raw, store) = raw_tensor(info, Role::Input, first_id + i as u32, Ownership::Copied).unwrap();
         Box::leak(Box::new(store));
         if version == 2 {
             // SAFETY: `raw_tensor` writes version 1; version 2 begins alike.

@@ -11,7 +11,7 @@ use qnn_sys::*;
 
 use super::shared::{Place, SharedMemory};
 use crate::context_handle::ContextInner;
-use crate::convert::{Role, raw_tensor};
+use crate::convert::{Ownership, Role, raw_tensor};
 use crate::error::Result;
 use crate::table::{CallContext, CallError};
 
@@ -57,7 +57,7 @@ pub(super) fn register(
     fd: i32,
     part: Option<(usize, usize)>,
 ) -> Result<Option<Qnn_MemHandle_t>> {
-    let (mut tensor, _store) = raw_tensor(info, Role::Input, 0)?;
+    let (mut tensor, _store) = raw_tensor(info, Role::Input, 0, Ownership::Copied)?;
     // SAFETY: `raw_tensor` writes version 1.
     let tensor = unsafe { &mut tensor.anon0.v1 };
     let mut shared = QnnMemHtp_Descriptor_t { r#type: QNN_HTP_MEM_SHARED_BUFFER, ..Default::default() };
