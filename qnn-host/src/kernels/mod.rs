@@ -12,7 +12,7 @@
 //!
 //! A matrix unit computes steps of 64 rows or more in bf16: AMX wherever it is (unless `GENIE_AMX=0`), which has the integer products of 9 to 63
 //! rows with weights in blocks too, SME of 64-bit Arm, whose speed was never
-//! measured, with `GENIE_SME=1` only. AVX-512 with products of bf16 does so for weights of 16 bits and rows of bytes (unless `GENIE_BF16=0`).
+//! measured, with `GENIE_SME=1` only. AVX-512 with products of bf16 does so for weights of 16 bits, rows of bytes, and attention (unless `GENIE_BF16=0`).
 //!
 //! Intermediate numbers are f32. Weights, caches and masks are [`Floats`]: f32, f16 or bf16 at any alignment.
 //! All shapes are row-major. Lengths are checked, and a wrong one is a bug of the caller: a panic with the reason.

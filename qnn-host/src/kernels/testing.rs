@@ -27,7 +27,7 @@ pub(crate) fn isas() -> impl Iterator<Item = Isa> {
     Isa::available()
 }
 
-/// `isa`, whose matrix unit takes weights in blocks and attention: so tests reach what AMX shares with it on CPUs without AMX.
+/// `isa`, whose matrix unit takes weights in blocks: so tests reach what AMX shares with it on CPUs without AMX.
 pub(crate) fn with_blocks(isa: Isa) -> Isa {
     #[cfg(target_arch = "x86_64")]
     if let Some(super::isa::Matrix::Avx512Bf16(unit)) = isa.2 {

@@ -1,7 +1,7 @@
-//! Products for many queries on a matrix unit: AMX tiles of bf16, for caches of float16.
+//! Products for many queries on a matrix unit, for caches of float16: AMX tiles of bf16, or AVX-512's products of it.
 //!
-//! Queries, keys, weights and values are rounded to bf16, each by at most 2^-8 of itself; sums are f32. That is what the linear layers of such
-//! a step cost as well, and float16 keeps no more than 2^-11. A cache of float32 is not multiplied here.
+//! Queries, keys, weights and values are rounded to bf16, each by at most 2^-8 of itself; sums are f32. That is what linear layers of such
+//! a step cost as well (products of bytes a little more), and float16 keeps no more than 2^-11. A cache of float32 is not multiplied here.
 //!
 //! *Layouts*: operands in the order of [`Product`]. Queries and weights are `[pair of 16 queries][step][2]` tiles, keys and values
 //! `[pair of 16 columns (numbers)][step][2]`.
@@ -34,10 +34,9 @@ pub(super) fn takes(job: &Attention<'_>) -> bool {
     !job.keys_by_row && job.spans.iter().any(|span| half(&span.keys) && half(&span.values))
 }
 
-/// The unit, if this CPU has one that is used here: not where weights in blocks are left to products of bytes, so that a row of a quantised
-/// model has the same bits in steps of any width there. (It would save a twentieth of a prompt's time at the most.)
+/// The unit, if this CPU has one.
 pub(super) fn unit(isa: Isa) -> Option<Unit> {
-    isa.2.filter(|unit| unit.takes_blocks())
+    isa.2
 }
 
 /// Shapes this thread's tiles.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::kernels::Float;
-use crate::kernels::testing::{assert_close, encoded, isas, numbers, with_blocks};
+use crate::kernels::testing::{assert_close, encoded, isas, numbers};
 use crate::pool::PoolOptions;
 use crate::testing::cases;
 
@@ -227,7 +227,7 @@ impl Problem {
     fn check(&self, pool: &Pool) {
         let data = self.data();
         let expected = self.reference(&data);
-        for isa in isas().map(with_blocks) {
+        for isa in isas() {
             // Scores up to about 100 in f32: weights good to a few 1e-5.
             let mut out = self.run(isa, pool, &data);
             if isa.2.is_some() && cfg!(target_arch = "x86_64") && self.suits_tiles() {
