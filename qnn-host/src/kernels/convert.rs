@@ -1,8 +1,10 @@
 //! Conversion between f32 and the types that numbers are stored in (f32, f16, bf16).
 
+use half::f16;
+
 use super::float::{Elem, Load, with_elem};
 use super::isa::simd_fn;
-use super::simd::Simd;
+use super::simd::{MAX_LANES, Simd};
 use super::{Floats, FloatsMut};
 
 simd_fn! {
@@ -19,6 +21,23 @@ simd_fn! {
     /// # Panics
     /// When the lengths differ.
     pub fn narrow(x: &[f32], y: FloatsMut<'_>) = narrow_body
+}
+
+simd_fn! {
+    /// Rounds each number to one that f16 holds, the nearest or even one.
+    pub fn round_to_f16(x: &mut [f32]) = round_to_f16_body
+}
+
+#[inline(always)]
+fn round_to_f16_body<S: Simd>(s: S, x: &mut [f32]) {
+    let mut narrow = [f16::ZERO; 4 * MAX_LANES];
+    for x in x.chunks_mut(narrow.len()) {
+        // SAFETY: the chunk has that many numbers, and there is space for as many.
+        unsafe {
+            move_all::<S, f32, f16>(s, x.as_ptr(), narrow.as_mut_ptr(), x.len());
+            move_all::<S, f16, f32>(s, narrow.as_ptr(), x.as_mut_ptr(), x.len());
+        }
+    }
 }
 
 #[inline(always)]
@@ -56,8 +75,6 @@ pub(super) unsafe fn move_all<S: Simd, A: Load, B: Elem>(s: S, x: *const A, y: *
 
 #[cfg(test)]
 mod tests {
-    use half::f16;
-
     use super::super::Float;
     use super::super::testing::{encoded, isas, numbers};
     use super::*;
@@ -80,6 +97,20 @@ mod tests {
                         assert_eq!(narrowed[end..], [0xAA; 3], "narrow {ty:?} {n} wrote too far on {}", isa.name());
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_is_narrowing_and_widening() {
+        for isa in isas() {
+            for n in [0, 1, 15, 63, 64, 65, 200] {
+                let mut x = numbers(n, n as u64);
+                x.iter_mut().skip(1).step_by(9).for_each(|x| *x *= 1e-7);
+                x.iter_mut().skip(2).step_by(50).for_each(|x| *x *= 1e6);
+                let rounded: Vec<f32> = x.iter().map(|&x| f16::from_f32(x).to_f32()).collect();
+                round_to_f16(isa, &mut x);
+                assert_eq!(x, rounded, "{n} on {}", isa.name());
             }
         }
     }

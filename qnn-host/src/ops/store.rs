@@ -65,7 +65,7 @@ impl Step for Round {
         let part = share(self.dst.n, GRAIN, worker.index(), worker.count());
         // SAFETY: shares of different threads do not overlap, and by the plan no other step uses the value meanwhile.
         let x = unsafe { cx.write::<f32>(&self.dst).part(part) };
-        round_all(self.rounding, x);
+        round_all(cx.isa, self.rounding, x);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ pub(crate) use client_buffer::ClientBuffer;
 pub(crate) use run_context::{Dst, Lane32, Place, RunContext, Src};
 
 use crate::bytes::Bytes;
+use crate::kernels::{Isa, convert};
 use crate::pool::{Worker, share};
 use crate::storage::Rounding;
 
@@ -36,10 +37,10 @@ pub(crate) trait Step: Send + Sync {
 }
 
 /// Rounds numbers in place.
-pub(crate) fn round_all(rounding: Rounding, x: &mut [f32]) {
+pub(crate) fn round_all(isa: Isa, rounding: Rounding, x: &mut [f32]) {
     match rounding {
         Rounding::None => {}
-        Rounding::F16 => x.iter_mut().for_each(|x| *x = half::f16::from_f32(*x).to_f32()),
+        Rounding::F16 => convert::round_to_f16(isa, x),
         Rounding::Quantised(grid) => x.iter_mut().for_each(|x| *x = grid.dequantise(grid.quantise(*x))),
     }
 }
@@ -78,7 +79,7 @@ impl<F: Fill> Step for Each<F> {
         // SAFETY: shares of different threads do not overlap, and the plan keeps a step's output apart from its inputs.
         let out = unsafe { cx.write::<F::Elem>(&self.dst).part(part.clone()) };
         self.fill.fill(cx, part.start, out)?;
-        round_all(self.rounding, F::Elem::as_real(out));
+        round_all(cx.isa, self.rounding, F::Elem::as_real(out));
         Ok(())
     }
 }
