@@ -15,14 +15,10 @@ pub(crate) const fn mantissa_of(scale: f32) -> usize {
 #[inline(always)]
 pub(crate) fn scale_of(largest: f32) -> (f32, f32) {
     const LEAST: f32 = f32::from_bits((127 - 100) << 23);
-    if largest > 0.0 {
-        // The bits of positive numbers are in their order, and a carry out of the mantissa is the next power of two.
-        let least = (largest / 127.0).max(LEAST).to_bits();
-        let scale = f32::from_bits((least + 0xf_ffff) & !0x1f_ffff | 0x10_0000);
-        (scale, 1.0 / scale)
-    } else {
-        (0.0, 0.0)
-    }
+    // The bits of positive numbers are in their order, and a carry out of the mantissa is the next power of two.
+    let least = (largest / 127.0).max(LEAST).to_bits();
+    let scale = f32::from_bits((least + 0xf_ffff) & !0x1f_ffff | 0x10_0000);
+    if largest > 0.0 { (scale, 1.0 / scale) } else { (0.0, 0.0) }
 }
 
 /// The base of sums that belong to a scale of activations: 1 added to its bits is the scale's power of two added to it.

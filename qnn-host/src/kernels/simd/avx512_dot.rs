@@ -8,7 +8,7 @@ use half::f16;
 use super::Simd;
 use super::act_scale::scale_of;
 use super::avx512::Avx512;
-use super::dot::{Dot, DotPiece};
+use super::dot::{Dot, DotPiece, FourBlocks};
 
 /// Proof that the CPU has VNNI as well; made only by detection in [`super::super::isa`].
 #[derive(Clone, Copy, Debug)]
@@ -327,4 +327,58 @@ impl Dot for Vnni512 {
             (scale, _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_cvtepi8_epi32(a), _mm512_cvtepi8_epi32(b))))
         }
     }
+    /// Packing works on quarters of registers, which are quads here: those of four rows come out side by side.
+    #[inline(always)]
+    unsafe fn quantize_four(self, x: [*const f32; 4], to: *mut i8, stride: usize) -> FourBlocks {
+        // SAFETY: the caller promised the numbers and the bytes; the rest is register work.
+        unsafe {
+            let mut numbers = [[_mm512_setzero_ps(); 2]; 4];
+            let mut largest = [_mm512_setzero_ps(); 4];
+            for row in 0..4 {
+                numbers[row] = [_mm512_loadu_ps(x[row]), _mm512_loadu_ps(x[row].add(16))];
+                largest[row] = _mm512_max_ps(_mm512_abs_ps(numbers[row][0]), _mm512_abs_ps(numbers[row][1]));
+            }
+            let mut scales = [0.0; 4];
+            _mm_storeu_ps(scales.as_mut_ptr(), largest_of_four(largest));
+            let mut inverses = [0.0; 4];
+            for row in 0..4 {
+                (scales[row], inverses[row]) = scale_of(scales[row]);
+            }
+            let mut sums = [[0; 4]; 2];
+            for half in 0..2 {
+                let mut whole = [_mm512_setzero_si512(); 4];
+                for row in 0..4 {
+                    whole[row] = _mm512_cvtps_epi32(_mm512_mul_ps(numbers[row][half], _mm512_set1_ps(inverses[row])));
+                }
+                let values =
+                    _mm512_packs_epi16(_mm512_packs_epi32(whole[0], whole[1]), _mm512_packs_epi32(whole[2], whole[3]));
+                let to = to.add(4 * half * stride);
+                _mm_storeu_si128(to.cast(), _mm512_castsi512_si128(values));
+                _mm_storeu_si128(to.add(stride).cast(), _mm512_extracti32x4_epi32::<1>(values));
+                _mm_storeu_si128(to.add(2 * stride).cast(), _mm512_extracti32x4_epi32::<2>(values));
+                _mm_storeu_si128(to.add(3 * stride).cast(), _mm512_extracti32x4_epi32::<3>(values));
+                // Of the bytes as they are kept, as above.
+                let quads = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), values);
+                let pairs = _mm256_add_epi32(_mm512_castsi512_si256(quads), _mm512_extracti64x4_epi64::<1>(quads));
+                let sum = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
+                _mm_storeu_si128(sums[half].as_mut_ptr().cast(), sum);
+            }
+            FourBlocks { scales, sums }
+        }
+    }
+}
+
+/// The largest number of each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn largest_of_four(rows: [__m512; 4]) -> __m128 {
+    let [a, b, c, d] = rows;
+    // Of quarters: two of a, two of b, and so on, then one of each.
+    let ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    let cd = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+    let quarters =
+        _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+    let halves = _mm256_max_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps::<1>(quarters));
+    _mm_max_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves))
 }

@@ -314,6 +314,36 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     /// # Safety
     /// [`BLOCK`] numbers are readable at `x` and writable at `to`.
     unsafe fn quantize(self, x: *const f32, to: *mut i8) -> (f32, i32);
+
+    /// [`Dot::quantize`] of a block of each of four rows, to the same bits: four values of each go side by side, `[row][4]`, to every
+    /// `stride` bytes from `to` on.
+    ///
+    /// # Safety
+    /// [`BLOCK`] numbers are readable at each of `x`; 16 bytes are writable at the `BLOCK / 4` places.
+    #[inline(always)]
+    unsafe fn quantize_four(self, x: [*const f32; 4], to: *mut i8, stride: usize) -> FourBlocks {
+        let mut four = FourBlocks { scales: [0.0; 4], sums: [[0; 4]; 2] };
+        for (row, x) in x.into_iter().enumerate() {
+            let mut values = [0i8; BLOCK];
+            // SAFETY: the caller's promise.
+            let (scale, sum) = unsafe { self.quantize(x, values.as_mut_ptr()) };
+            for (quad, values) in values.as_chunks::<4>().0.iter().enumerate() {
+                // SAFETY: the caller's promise.
+                unsafe { to.add(quad * stride + 4 * row).cast::<[i8; 4]>().write(*values) };
+            }
+            let first = values[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum::<i32>();
+            four.scales[row] = scale;
+            (four.sums[0][row], four.sums[1][row]) = (first, sum - first);
+        }
+        four
+    }
+}
+
+/// What is known of four quantised blocks.
+pub(crate) struct FourBlocks {
+    pub(crate) scales: [f32; 4],
+    /// Sums of the values of each block's first half, and of the second.
+    pub(crate) sums: [[i32; 4]; 2],
 }
 
 /// A part of a kernel that is compiled as a function of its own.

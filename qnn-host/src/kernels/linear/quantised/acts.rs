@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use super::super::super::half_blocks;
 use super::super::super::simd::act_scale::base_of;
-use super::super::super::simd::dot::{BLOCK, Dot};
+use super::super::super::simd::dot::{BLOCK, Dot, FourBlocks};
 use super::super::Job;
 
 /// Bytes of a record for each row.
@@ -124,45 +124,166 @@ pub(super) unsafe fn quantize<D: Dot>(
     (order, by_halves): (Order, bool),
     to: *mut u8,
 ) {
-    let real = job.m.saturating_sub(row0).min(rows);
+    let mut copies = [[0.0f32; BLOCK]; 4];
     // A record's lines are written one after the other.
     for block in blocks {
-        for row in 0..rows {
-            let mut numbers = [0.0f32; BLOCK];
-            let mut quantised = [0i8; BLOCK];
-            let from = (block * BLOCK).min(job.k);
-            let count = if row < real { BLOCK.min(job.k - from) } else { 0 };
-            let at = if count > 0 { (row0 + row) * job.k + from } else { 0 };
-            // SAFETY: `count` numbers of the row are left, and a whole block is read where it lies or from the copy; a record has
-            // space for each of its fields.
+        let record = Record::at(to, rows, block);
+        if order == Order::Rows || !rows.is_multiple_of(4) {
+            for row in 0..rows {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let x = numbers_of(job, row0 + row, block, &mut copies[0]);
+                    quantize_one(d, x, (order, by_halves), record, row);
+                }
+            }
+            continue;
+        }
+        for row in (0..rows).step_by(4) {
+            let mut x = [std::ptr::null(); 4];
+            for (i, (x, copy)) in x.iter_mut().zip(&mut copies).enumerate() {
+                *x = numbers_of(job, row0 + row + i, block, copy);
+            }
+            // SAFETY: a block of numbers for each row; the record has space for its quads and fields.
             unsafe {
-                let mut x = job.x.as_ptr().add(at);
-                if count < BLOCK {
-                    numbers[..count].copy_from_slice(&job.x[at..at + count]);
-                    x = numbers.as_ptr();
+                let quads = record.quad(0, row).cast_mut();
+                let FourBlocks { scales, sums } = d.quantize_four(x, quads, 4 * rows);
+                for i in 0..4 {
+                    let sums = [sums[0][i], sums[1][i]];
+                    write_fields::<D>(order, by_halves, record, row + i, scales[i], sums);
                 }
-                let (scale, sum) = d.quantize(x, quantised.as_mut_ptr());
-                let record = Record::at(to, rows, block);
-                match order {
-                    Order::Rows => record.row(row).cast_mut().cast::<[i8; BLOCK]>().write(quantised),
-                    Order::Quads | Order::Based => {
-                        for (quad, four) in quantised.as_chunks::<4>().0.iter().enumerate() {
-                            record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
-                        }
-                    }
-                }
-                let base = if order == Order::Based { base_of(scale) } else { 0.0 };
-                record.scale(row).cast_mut().write(if order == Order::Based { base } else { scale });
-                let starts = if by_halves {
-                    let first = quantised[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum::<i32>();
-                    [-half_blocks::OFFSET * first, -half_blocks::OFFSET * (sum - first)]
-                } else {
-                    [-8 * sum, -D::BYTE_OFFSET * sum]
-                };
-                let [first, second] = starts.map(|start| start.wrapping_add(base.to_bits().cast_signed()));
-                record.start4(row).cast_mut().write(first);
-                record.start8(row).cast_mut().write(second);
-                record.less(row).cast_mut().write(-(scale * sum as f32));
+            }
+        }
+    }
+}
+
+/// Quantises the block of numbers at `x` into row `row` of the record.
+///
+/// # Safety
+/// They are readable; the record has the row.
+#[inline(always)]
+unsafe fn quantize_one<D: Dot>(d: D, x: *const f32, (order, by_halves): (Order, bool), record: Record, row: usize) {
+    let mut values = [0i8; BLOCK];
+    // SAFETY: the caller's promise; the record has space for each of its fields.
+    unsafe {
+        let (scale, sum) = d.quantize(x, values.as_mut_ptr());
+        if order == Order::Rows {
+            record.row(row).cast_mut().cast::<[i8; BLOCK]>().write(values);
+        } else {
+            for (quad, four) in values.as_chunks::<4>().0.iter().enumerate() {
+                record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
+            }
+        }
+        let first = if by_halves { values[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum() } else { 0 };
+        write_fields::<D>(order, by_halves, record, row, scale, [first, sum - first]);
+    }
+}
+
+/// The numbers of a block of a row of `X`, where they lie or, with zeros behind them where the block is not whole, in `copy`.
+#[inline(always)]
+fn numbers_of(job: &Job<'_>, row: usize, block: usize, copy: &mut [f32; BLOCK]) -> *const f32 {
+    let from = (block * BLOCK).min(job.k);
+    let count = if row < job.m { BLOCK.min(job.k - from) } else { 0 };
+    let at = if count > 0 { row * job.k + from } else { 0 };
+    if count == BLOCK {
+        return job.x[at..at + BLOCK].as_ptr();
+    }
+    *copy = [0.0; BLOCK];
+    copy[..count].copy_from_slice(&job.x[at..at + count]);
+    copy.as_ptr()
+}
+
+/// Writes what follows a row's values, of which both halves have these sums.
+///
+/// # Safety
+/// The record has space for each of its fields.
+#[inline(always)]
+unsafe fn write_fields<D: Dot>(
+    order: Order,
+    by_halves: bool,
+    record: Record,
+    row: usize,
+    scale: f32,
+    [first, second]: [i32; 2],
+) {
+    let sum = first + second;
+    let base = if order == Order::Based { base_of(scale) } else { 0.0 };
+    let starts = if by_halves {
+        [-half_blocks::OFFSET * first, -half_blocks::OFFSET * second]
+    } else {
+        [-8 * sum, -D::BYTE_OFFSET * sum]
+    };
+    let [first, second] = starts.map(|start| start.wrapping_add(base.to_bits().cast_signed()));
+    // SAFETY: the caller's promise.
+    unsafe {
+        record.scale(row).cast_mut().write(if order == Order::Based { base } else { scale });
+        record.start4(row).cast_mut().write(first);
+        record.start8(row).cast_mut().write(second);
+        record.less(row).cast_mut().write(-(scale * sum as f32));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kernels::isa::dot_fn;
+    use crate::kernels::testing::{isas, numbers};
+    use crate::testing::cases;
+
+    /// Values, scales and sums of four blocks: together, and one after the other.
+    type Quantised = [([[[i8; 4]; 4]; 8], [f32; 4], [i32; 4]); 2];
+
+    dot_fn! {
+        /// # Safety
+        /// None.
+        unsafe fn both_ways(x: &[f32], to: &mut Quantised) = both_ways_body
+    }
+
+    /// # Safety
+    /// None.
+    #[inline(always)]
+    unsafe fn both_ways_body<D: Dot>(d: D, x: &[f32], to: &mut Quantised) {
+        let [together, alone] = to;
+        let blocks = x.as_chunks::<BLOCK>().0;
+        // SAFETY: four blocks of numbers; eight quads of four rows.
+        let four = unsafe {
+            d.quantize_four(std::array::from_fn(|row| blocks[row].as_ptr()), together.0.as_mut_ptr().cast(), 16)
+        };
+        together.1 = four.scales;
+        together.2 = std::array::from_fn(|row| four.sums[0][row] + four.sums[1][row]);
+        for (row, block) in blocks.iter().enumerate() {
+            let mut values = [0; BLOCK];
+            // SAFETY: a block of numbers and of values.
+            (alone.1[row], alone.2[row]) = unsafe { d.quantize(block.as_ptr(), values.as_mut_ptr()) };
+            let first = values[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum::<i32>();
+            assert_eq!([four.sums[0][row], four.sums[1][row]], [first, alone.2[row] - first]);
+            for (quad, values) in values.as_chunks::<4>().0.iter().enumerate() {
+                alone.0[quad][row] = *values;
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(cases(64)))]
+        #[test]
+        fn four_blocks_at_once_have_the_bits_of_each(
+            seed: u64,
+            exponents in proptest::array::uniform4(-130i32..120),
+            zeros in proptest::array::uniform4(proptest::bool::weighted(0.1)),
+        ) {
+            let mut x = numbers(4 * BLOCK, seed);
+            for ((block, exponent), zero) in x.chunks_mut(BLOCK).zip(exponents).zip(zeros) {
+                block.iter_mut().for_each(|x| *x = if zero { 0.0 } else { (f64::from(*x) * 2f64.powi(exponent)) as f32 });
+            }
+            for isa in isas() {
+                let mut both = Quantised::default();
+                // SAFETY: nothing is asked for.
+                unsafe { both_ways(isa, &x, &mut both) };
+                let [together, alone] = &both;
+                prop_assert_eq!(together.0, alone.0, "{}", isa.name());
+                prop_assert_eq!(together.1.map(f32::to_bits), alone.1.map(f32::to_bits), "{}", isa.name());
+                prop_assert_eq!(together.2, alone.2, "{}", isa.name());
             }
         }
     }

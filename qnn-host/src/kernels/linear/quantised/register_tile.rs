@@ -24,10 +24,17 @@ pub(super) struct Tile {
     pub(super) acts: *const u8,
     pub(super) blocks: usize,
     pub(super) bits: Bits,
-    /// The panel's products with these groups, to add to.
+    /// The panel's products with these groups.
     pub(super) to: *mut f32,
+    /// Whether to add to them, which on units that keep them in memory meanwhile must be so; else what they are is not read.
+    pub(super) add: bool,
     /// From a row of products to the next one.
     pub(super) width: usize,
+}
+
+/// Whether a tile's products stay in registers for all its blocks, for which the unit must have enough.
+pub(super) const fn products_stay<D: Dot>() -> bool {
+    D::TILE.1 >= 3
 }
 
 /// # Safety
@@ -84,7 +91,7 @@ fn opaque(mut place: *mut f32) -> *mut f32 {
     place
 }
 
-/// `R` rows of a panel times `G` groups, added to the products; blocks have `PARTS` scales per row, 1 or 2, and minima if `LESS`.
+/// `R` rows of a panel times `G` groups, added to the products if so asked; blocks have `PARTS` scales per row, 1 or 2, and minima if `LESS`.
 /// Weights are signed if they have 8 `BITS`, and unsigned otherwise.
 ///
 /// # Safety
@@ -104,9 +111,10 @@ unsafe fn tile<
 ) {
     let place = |r: usize, g: usize| t.to.wrapping_add(r * t.width + g * GROUP);
     // Sums of all blocks stay in registers where there are enough: to store them for each takes as long as a fifth of the products.
-    let stay = const { D::TILE.1 >= 3 };
+    let stay = const { products_stay::<D>() };
+    debug_assert!(stay || t.add, "products are kept in memory");
     let mut all = [[d.zero(); G]; R];
-    if stay {
+    if stay && t.add {
         for (r, all) in all.iter_mut().enumerate() {
             for (g, all) in all.iter_mut().enumerate() {
                 // SAFETY: the panel's products are there.

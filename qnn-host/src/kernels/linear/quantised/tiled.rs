@@ -15,18 +15,20 @@ use super::super::super::simd::dot::{BLOCK, Dot, GROUP};
 use super::super::finish::{Affine, ask_for_outputs, finish};
 use super::super::{Job, Linear};
 use super::acts::len_bytes;
-use super::register_tile::{Tile, by_shape};
+use super::register_tile::{Tile, by_shape, products_stay};
 use super::{few_bits, half_blocks as halves, nibbles, packed};
 use crate::pool::Worker;
 
 /// Most groups of a task.
 const MAX_GROUPS: usize = 3;
-/// Tasks of a layer for each thread, where tasks are of several register tiles.
+/// Tasks of a layer for each thread, where tasks are of all rows that there is room for: threads end one task apart at the worst.
+const LARGE_TASKS: usize = 32;
+/// The same where they are of several register tiles.
 const TASKS: usize = 8;
 /// Blocks that are opened at a time.
 pub(super) const OPEN_BLOCKS: usize = 8;
-/// Rows of `X` whose products are kept: with their quantised rows, a part of the second-level cache.
-const BLOCK_ROWS: usize = 256;
+/// Most rows of `X` whose products are kept: with their quantised rows, a part of the second-level cache.
+const BLOCK_ROWS: usize = 512;
 /// Bytes of an opened block.
 pub(super) const OPEN_BYTES: usize = 512;
 /// Where opened minima of a group begin, behind its scales times all mantissas, where a block has one of each; where it has two, twice as far.
@@ -85,39 +87,47 @@ pub(super) unsafe fn run<D: Dot>(
     for layer in job.layers {
         let Some(weights) = packed(layer, by_halves) else { continue };
         let n = weights.rows();
-        let chunk = groups_of_task(D::TILE.1, n, worker.count()) * GROUP;
-        let tasks = n.div_ceil(chunk);
+        let (chunk, rows) = shape_of_task(D::TILE.1, n, job.m, worker.count());
+        let parts = job.m.div_ceil(rows);
+        let tasks = n.div_ceil(chunk) * parts;
         while task < first + tasks {
-            let n0 = (task - first) * chunk;
-            // SAFETY: the chunk lies inside the layer, and this thread alone took it.
-            unsafe { outputs(d, job, acts, blocks, own, layer, weights, n0, chunk.min(n - n0)) };
+            // Tasks that follow each other read the same weights.
+            let (n0, row0) = ((task - first) / parts * chunk, (task - first) % parts * rows);
+            let rows = row0..job.m.min(row0 + rows);
+            // SAFETY: the outputs and rows exist, and this thread alone took them; a part of the rows begins with a panel.
+            unsafe { outputs(d, acts, blocks, own, layer, weights, rows, n0, chunk.min(n - n0)) };
             task = worker.take();
         }
         first += tasks;
     }
 }
 
-/// Groups of a task of a layer of `n` outputs: as many as there is room for, so that quantised rows are read seldom, but a register tile's where
-/// there would be few tasks for all threads.
-const fn groups_of_task(of_tile: usize, n: usize, threads: usize) -> usize {
-    let most = MAX_GROUPS / of_tile * of_tile;
-    if n.div_ceil(most * GROUP) < TASKS * threads { of_tile } else { most }
+/// Outputs and rows of a task of a layer with `n` outputs for `m` rows: as many as there is room for, so that quantised rows and weights are
+/// read seldom, but half the rows, and then a register tile's outputs, where there would be few tasks for all threads.
+const fn shape_of_task(of_tile: usize, n: usize, m: usize, threads: usize) -> (usize, usize) {
+    let most = MAX_GROUPS / of_tile * of_tile * GROUP;
+    if n.div_ceil(most) * m.div_ceil(BLOCK_ROWS) >= LARGE_TASKS * threads {
+        return (most, BLOCK_ROWS);
+    }
+    let rows = BLOCK_ROWS / 2;
+    let outputs = if n.div_ceil(most) * m.div_ceil(rows) < TASKS * threads { of_tile * GROUP } else { most };
+    (outputs, rows)
 }
 
-/// Outputs `n0 .. n0 + count` of a layer, for all rows.
+/// Outputs `n0 .. n0 + count` of a layer, for rows `rows`.
 ///
 /// # Safety
-/// As [`run`]; `n0` begins a group, `count` is at most [`MAX_GROUPS`] groups.
+/// As [`run`]; `n0` begins a group, `count` is at most [`MAX_GROUPS`] groups, `rows` at most [`BLOCK_ROWS`] from a panel's first one on.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn outputs<D: Dot>(
     d: D,
-    job: &Job<'_>,
     acts: *const u8,
     blocks: usize,
     own: *mut f32,
     layer: &Linear<'_>,
     weights: Packed<'_>,
+    rows: Range<usize>,
     n0: usize,
     count: usize,
 ) {
@@ -126,22 +136,18 @@ unsafe fn outputs<D: Dot>(
     let width = count.div_ceil(GROUP) * GROUP;
     let main = own.wrapping_add(PRODUCTS_AT);
     let gate = main.wrapping_add(PRODUCTS_LEN);
-    for row0 in (0..job.m).step_by(BLOCK_ROWS) {
-        let rows = BLOCK_ROWS.min(job.m - row0);
-        // SAFETY: panels begin at multiples of their rows, of which `BLOCK_ROWS` is one; each part of the scratch is used for one
-        // thing; products of `rows` rows with `width` outputs fit.
-        unsafe {
-            let acts = acts.add(len_bytes(row0, blocks));
-            if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
-                products(d, g, n0 / GROUP, width / GROUP, acts, rows, blocks, own, gate);
-            }
-            products(d, weights, n0 / GROUP, width / GROUP, acts, rows, blocks, own, main);
-            for row in 0..rows {
-                ask_for_outputs(s, layer, row0 + row, n0, count);
-                let at = row * width;
-                let out = layer.out_at(row0 + row, n0);
-                finish(s, layer, &affine, row0 + row, n0, count, main.add(at), gate.add(at), out);
-            }
+    // SAFETY: rows begin with a panel; each part of the scratch is used for one thing; products of as many rows with `width` outputs fit.
+    unsafe {
+        let acts = acts.add(len_bytes(rows.start, blocks));
+        if let Some(g) = layer.gate.and_then(|g| g.weights.packed()) {
+            products(d, g, n0 / GROUP, width / GROUP, acts, rows.len(), blocks, own, gate);
+        }
+        products(d, weights, n0 / GROUP, width / GROUP, acts, rows.len(), blocks, own, main);
+        for (i, row) in rows.enumerate() {
+            ask_for_outputs(s, layer, row, n0, count);
+            let at = i * width;
+            let out = layer.out_at(row, n0);
+            finish(s, layer, &affine, row, n0, count, main.add(at), gate.add(at), out);
         }
     }
 }
@@ -168,8 +174,10 @@ unsafe fn products<D: Dot>(
     let packing = w.packing();
     let by_block = packing.scales == Scales::Block;
     let stretch_blocks = packing.stretch_cols() / BLOCK;
-    // SAFETY: whole panels of products fit, as `BLOCK_ROWS` is a multiple of a panel's rows.
-    unsafe { to.write_bytes(0, panels * D::TILE.0 * groups * GROUP) };
+    if blocks == 0 || !products_stay::<D>() {
+        // SAFETY: whole panels of products fit, as `BLOCK_ROWS` is a multiple of a panel's rows.
+        unsafe { to.write_bytes(0, panels * D::TILE.0 * groups * GROUP) };
+    }
     for block0 in (0..blocks).step_by(OPEN_BLOCKS) {
         let count = OPEN_BLOCKS.min(blocks - block0);
         for group in 0..groups {
@@ -210,7 +218,7 @@ unsafe fn products<D: Dot>(
                 d.float().prefetch(next_acts.wrapping_add(64 * line));
             }
             for group in (0..groups).step_by(D::TILE.1) {
-                // SAFETY: panel `panel` has these blocks; its products fit.
+                // SAFETY: panel `panel` has these blocks; its products fit: whole panels, of whose rows `BLOCK_ROWS` is a multiple.
                 unsafe {
                     let tile = Tile {
                         opened: open.cast::<u8>().add(group * OPEN_BLOCKS * OPEN_BYTES),
@@ -219,6 +227,7 @@ unsafe fn products<D: Dot>(
                         blocks: count,
                         bits: packing.bits,
                         to: to.add((panel * D::TILE.0 * groups + group) * GROUP),
+                        add: block0 > 0 || !products_stay::<D>(),
                         width: groups * GROUP,
                     };
                     let of_tile = D::TILE.1.min(groups - group);
