@@ -9,7 +9,7 @@ use std::hint::black_box;
 use super::isa::{dot_fn, simd_fn};
 use super::simd::Simd;
 use super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
-use super::stream::{FAR_OF_WIDE, ask};
+use super::stream::{Ahead, FAR_OF_WIDE, ask};
 
 /// Vectors under way at a time in [`read`].
 const STREAMS: usize = 8;
@@ -53,7 +53,7 @@ fn read_asking<S: Simd>(s: S, x: &[f32]) -> f32 {
 
 #[inline(always)]
 fn read_asking_twice<S: Simd>(s: S, x: &[f32]) -> f32 {
-    read_by(s, x, |s, line| ask(s, line, FAR_OF_WIDE))
+    read_by(s, x, |s, line| ask(s, line, Ahead::twice(FAR_OF_WIDE)))
 }
 
 #[inline(always)]

@@ -16,7 +16,7 @@ use super::super::float::Load;
 use super::super::isa::simd_fn;
 use super::super::rows::{RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
-use super::super::stream::{FAR_OF_WIDE, ask};
+use super::super::stream::{Ahead, FAR_OF_WIDE, ask};
 use super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::{Job, Linear, many_rows};
 use crate::pool::Worker;
@@ -161,20 +161,20 @@ impl<E: Load> Piece for Products<E> {
             unsafe {
                 let (w, to) = (w.add(i * k), to.add(i));
                 if streams && sequential {
-                    dots::<S, E, 1, 1>(s, x, w, k, FAR_OF_WIDE, to);
+                    dots::<S, E, 1, 1>(s, x, w, k, Ahead::of_one_stream(FAR_OF_WIDE), to);
                     i += 1;
                 } else if streams && count - i >= STREAMS {
-                    dots::<S, E, 1, STREAMS>(s, x, w, k, STREAMS * k * size_of::<E>(), to);
+                    dots::<S, E, 1, STREAMS>(s, x, w, k, Ahead::of_streams(STREAMS * k * size_of::<E>()), to);
                     i += STREAMS;
                 } else if many && m == 4 && count - i >= 6 {
-                    dots::<S, E, 4, 6>(s, x, w, k, 0, to);
+                    dots::<S, E, 4, 6>(s, x, w, k, Ahead::NOTHING, to);
                     i += 6;
                 } else if count - i >= 4 {
                     let mut row = 0;
                     while row < m {
                         let (x, to) = (x.add(row * k), to.add(row * MAX_CHUNK));
                         // Later passes over the rows find them cached.
-                        let ahead = if many || row > 0 { 0 } else { ahead };
+                        let ahead = if many || row > 0 { Ahead::NOTHING } else { Ahead::of_streams(ahead) };
                         row += match m - row {
                             1 => dots::<S, E, 1, 4>(s, x, w, k, ahead, to),
                             2 => dots::<S, E, 2, 4>(s, x, w, k, ahead, to),
@@ -186,7 +186,7 @@ impl<E: Load> Piece for Products<E> {
                     i += 4;
                 } else {
                     for row in 0..m {
-                        dots::<S, E, 1, 1>(s, x.add(row * k), w, k, 0, to.add(row * MAX_CHUNK));
+                        dots::<S, E, 1, 1>(s, x.add(row * k), w, k, Ahead::NOTHING, to.add(row * MAX_CHUNK));
                     }
                     i += 1;
                 }
@@ -195,8 +195,8 @@ impl<E: Load> Piece for Products<E> {
     }
 }
 
-/// `M` rows of `x` times `N` rows of `w`, a sum in flight for each product. Returns `M`. Asks for what lies `ahead` bytes after what
-/// is read of `w`, and of what is near, unless it is 0.
+/// `M` rows of `x` times `N` rows of `w`, a sum in flight for each product. Returns `M`. Asks for what lies `ahead` of what
+/// is read of `w`.
 ///
 /// # Safety
 /// The rows of `k` elements are readable; `to[row * MAX_CHUNK + i]` is writable.
@@ -206,13 +206,13 @@ unsafe fn dots<S: Simd, E: Load, const M: usize, const N: usize>(
     x: *const f32,
     w: *const E,
     k: usize,
-    ahead: usize,
+    ahead: Ahead,
     to: *mut f32,
 ) -> usize {
     let mut sums = [[s.zero(); N]; M];
     let whole = k - k % S::LANES;
     for at in (0..whole).step_by(S::LANES) {
-        if ahead > 0 && (at * size_of::<E>()).is_multiple_of(LINE) {
+        if !ahead.is_nothing() && (at * size_of::<E>()).is_multiple_of(LINE) {
             (0..N).for_each(|i| ask(s, w.wrapping_add(i * k + at), ahead));
         }
         // SAFETY: `at + LANES <= k`.

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use super::super::super::packed::{Bits, Packed, SCALES_BYTES, Scales};
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP};
-use super::super::super::stream::{FAR, FAR_OF_WIDE, ask};
+use super::super::super::stream::{Ahead, FAR, FAR_OF_WIDE, ask};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::acts::{Record, len_bytes};
@@ -162,7 +162,12 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
     blocks: usize,
     to: *mut f32,
 ) {
-    let (block_bytes, far) = if FOUR { (256, FAR) } else { (512, FAR_OF_WIDE) };
+    let block_bytes = if FOUR { 256 } else { 512 };
+    let ahead = match (FOUR, R) {
+        (true, 1) => Ahead::of_one_stream(FAR),
+        (true, _) => Ahead::of_streams(FAR),
+        (false, _) => Ahead::twice(FAR_OF_WIDE),
+    };
     let mut results = [d.zero(); R];
     let mut at = if BLOCK_SCALES { weights } else { weights.wrapping_add(SCALES_BYTES) };
     // Written out for both blocks of a stretch: with a branch between them weights come a tenth slower.
@@ -171,14 +176,14 @@ unsafe fn group<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES: bo
         // SAFETY: a stretch of two blocks, their scales before them, exists in both.
         unsafe {
             if BLOCK_SCALES {
-                ask(d.float(), at, far);
+                ask(d.float(), at, ahead);
                 at = at.add(SCALES_BYTES);
             }
             let record = Record::at(acts, rows, block);
-            add_block::<D, R, FOUR, BLOCK_SCALES>(d, at, scales, record, row, &mut results);
+            add_block::<D, R, FOUR, BLOCK_SCALES>(d, at, scales, record, row, ahead, &mut results);
             let (at, scales) = (at.add(block_bytes), scales.add(2 * GROUP));
             let record = Record::at(acts, rows, block + 1);
-            add_block::<D, R, FOUR, BLOCK_SCALES>(d, at, scales, record, row, &mut results);
+            add_block::<D, R, FOUR, BLOCK_SCALES>(d, at, scales, record, row, ahead, &mut results);
         }
         at = at.wrapping_add(2 * block_bytes);
     }
@@ -204,9 +209,9 @@ unsafe fn add_block<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES
     scales: *const u8,
     record: Record,
     row: usize,
+    ahead: Ahead,
     results: &mut [D::Group; R],
 ) {
-    let far = if FOUR { FAR } else { FAR_OF_WIDE };
     // SAFETY: the caller's promise.
     unsafe {
         let starts: [D::Sums; R] = std::array::from_fn(|r| {
@@ -216,7 +221,7 @@ unsafe fn add_block<D: Dot, const R: usize, const FOUR: bool, const BLOCK_SCALES
         let mut sums = if FOUR { std::array::from_fn(|r| d.begin_few(starts[r])) } else { starts };
         for i in 0..if FOUR { 4 } else { 8 } {
             let at = weights.add(4 * LINE * i);
-            ask(d.float(), at, far);
+            ask(d.float(), at, ahead);
             let loaded = d.load(at);
             if FOUR {
                 let (low, high) = (d.low(loaded), d.high(loaded));

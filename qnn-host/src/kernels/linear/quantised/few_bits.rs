@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::super::block_values::{NIBBLES, block_bytes, scale_bytes, table_of};
 use super::super::super::packed::Bits;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
-use super::super::super::stream::{FAR, ask, evenly};
+use super::super::super::stream::{Ahead, FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
 use super::acts::Record;
 use super::nibbles;
@@ -85,10 +85,11 @@ impl<const KIND: u8> Group<KIND> {
         let bits = const { bits_of(KIND) };
         let (header, bytes) = const { (header(bits_of(KIND)), block_bytes(bits_of(KIND))) };
         let is_five = const { KIND == FIVE };
+        let ahead = Ahead::of_streams(FAR);
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / 2 {
             let start = self.weights.wrapping_add(stretch * (header + 2 * bytes));
-            let ask_at = |at: usize| ask(d.float(), start.wrapping_add(at), FAR);
+            let ask_at = |at: usize| ask(d.float(), start.wrapping_add(at), ahead);
             (0..header).step_by(64).for_each(ask_at);
             for block in 0..2 {
                 let record = Record::at(self.acts, rows, 2 * stretch + block);

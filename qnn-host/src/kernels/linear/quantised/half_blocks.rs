@@ -8,7 +8,7 @@ use super::super::super::half_blocks::{
 use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
-use super::super::super::stream::{FAR, ask, evenly};
+use super::super::super::stream::{Ahead, FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
 use super::BLOCK;
 use super::acts::{Record, less_of_half};
@@ -72,10 +72,11 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         const MINIMA_AHEAD: usize = 2 * stretch_bytes(Bits::HalfMinima);
         let (bits, begin) = const { (bits_of(KIND), blocks_at(bits_of(KIND))) };
         let minima = self.minima.unwrap_or(self.weights);
+        let ahead = Ahead::of_streams(FAR);
         let mut results = [d.zero(); R];
         for stretch in 0..self.blocks / BLOCKS {
             let start = self.weights.wrapping_add(stretch * stretch_bytes(bits));
-            (0..begin).step_by(64).for_each(|at| ask(d.float(), start.wrapping_add(at), FAR));
+            (0..begin).step_by(64).for_each(|at| ask(d.float(), start.wrapping_add(at), ahead));
             let less = minima.wrapping_add(stretch * stretch_bytes(Bits::HalfMinima));
             if LESS {
                 let ask = |at: usize| d.float().prefetch_l2(less.wrapping_add(at + MINIMA_AHEAD));
@@ -85,7 +86,7 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
             let (scales, units) =
                 unsafe { (d.load_group(start.cast()), if LESS { d.load_group(less.cast()) } else { d.zero() }) };
             let first = stretch * BLOCKS;
-            let stretch = Stretch { start, less, scales, units };
+            let stretch = Stretch { start, less, scales, units, ahead };
             for block in (0..BLOCKS).step_by(2) {
                 let record = |block| Record::at(self.acts, rows, first + block);
                 // SAFETY: the stretch and its blocks, an even number, exist in both operands, and in the minima.
@@ -108,6 +109,7 @@ struct Stretch<D: Dot> {
     less: *const u8,
     scales: D::Group,
     units: D::Group,
+    ahead: Ahead,
 }
 
 impl<D: Dot> Stretch<D> {
@@ -129,7 +131,7 @@ impl<D: Dot> Stretch<D> {
         let run = if KIND == SIX { const { few_quads(6) } } else { 4 };
         let at = begin + block * bytes;
         let evenly = evenly(R);
-        let ask_line = |line: usize| ask(d.float(), self.start.wrapping_add(at + 64 * line), FAR);
+        let ask_line = |line: usize| ask(d.float(), self.start.wrapping_add(at + 64 * line), self.ahead);
         if !evenly {
             (0..bytes / 64).for_each(ask_line);
         }

@@ -8,7 +8,7 @@ use super::super::super::k_blocks::{BLOCKS, BLOCKS_AT, LEVELS, NIBBLES, STEPS_AT
 use super::super::super::packed::Bits;
 use super::super::super::simd::Simd;
 use super::super::super::simd::dot::{Dot, DotPiece, GROUP, few_quads};
-use super::super::super::stream::{FAR, ask, evenly};
+use super::super::super::stream::{Ahead, FAR, ask, evenly};
 use super::super::finish::MAX_CHUNK;
 use super::acts::Record;
 use super::nibbles;
@@ -91,11 +91,12 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         let bits = const { bits_of(KIND) };
         let Operands { weights, minima, acts, blocks, to, .. } = self.0;
         let minima = minima.unwrap_or(weights);
+        let ahead = Ahead::of_streams(FAR);
         let mut results = [d.zero(); R];
         for stretch in 0..blocks.div_ceil(BLOCKS) {
             let start = weights.wrapping_add(stretch * stretch_bytes(bits));
             let less = minima.wrapping_add(stretch * BLOCKS_AT);
-            let ask_at = |at: usize| ask(d.float(), start.wrapping_add(at), FAR);
+            let ask_at = |at: usize| ask(d.float(), start.wrapping_add(at), ahead);
             (0..BLOCKS_AT).step_by(64).for_each(ask_at);
             if LESS {
                 (0..BLOCKS_AT).step_by(64).for_each(|at| d.float().prefetch_l2(less.wrapping_add(at + MINIMA_AHEAD)));
