@@ -105,8 +105,7 @@ pub(super) enum Order {
     Quads,
     /// The same with bases, for register tiles that have them.
     Based,
-    /// `[row][32]`, for tiles.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AMX has products of bytes here"))]
+    /// `[row][32]`, for tiles: AMX alone has products of bytes here.
     Rows,
 }
 
