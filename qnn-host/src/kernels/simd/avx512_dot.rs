@@ -327,6 +327,7 @@ impl Dot for Vnni512 {
             (scale, _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_cvtepi8_epi32(a), _mm512_cvtepi8_epi32(b))))
         }
     }
+
     /// Packing works on quarters of registers, which are quads here: those of four rows come out side by side.
     #[inline(always)]
     unsafe fn quantize_four(self, x: [*const f32; 4], to: *mut i8, stride: usize) -> FourBlocks {
@@ -357,7 +358,7 @@ impl Dot for Vnni512 {
                 _mm_storeu_si128(to.add(stride).cast(), _mm512_extracti32x4_epi32::<1>(values));
                 _mm_storeu_si128(to.add(2 * stride).cast(), _mm512_extracti32x4_epi32::<2>(values));
                 _mm_storeu_si128(to.add(3 * stride).cast(), _mm512_extracti32x4_epi32::<3>(values));
-                // Of the bytes as they are kept, as above.
+                // Of the bytes as they are kept, as in `quantize`.
                 let quads = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), values);
                 let pairs = _mm256_add_epi32(_mm512_castsi512_si256(quads), _mm512_extracti64x4_epi64::<1>(quads));
                 let sum = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));

@@ -41,8 +41,8 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     const TILE: (usize, usize);
     /// Whether sums of a register tile begin with the bits of [`base_of`](super::act_scale::base_of) a scale, and end as a float that
     /// differs from the base by the sum times the scale's power of two: exact, as a base has 2^20 of its last digits to either side
-    /// and sums are below that. To take the base off costs what [`Dot::to_float`] would; what is left is multiplied with a weight's scale times the mantissa, which is
-    /// computed once for all rows and not for each.
+    /// and sums are below that. To take the base off costs what [`Dot::to_float`] would; what is left is multiplied with a weight's
+    /// scale times the mantissa, which is computed once for all rows and not for each.
     const BASED: bool = false;
 
     /// Runs a piece of a kernel as a function of its own, compiled for this unit (see [`Simd::outline`]).
