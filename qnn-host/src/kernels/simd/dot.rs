@@ -327,15 +327,25 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
             let mut values = [0i8; BLOCK];
             // SAFETY: the caller's promise.
             let (scale, sum) = unsafe { self.quantize(x, values.as_mut_ptr()) };
-            for (quad, values) in values.as_chunks::<4>().0.iter().enumerate() {
-                // SAFETY: the caller's promise.
-                unsafe { to.add(quad * stride + 4 * row).cast::<[i8; 4]>().write(*values) };
-            }
+            // SAFETY: the caller's promise.
+            unsafe { scatter_quads(&values, to.add(4 * row), stride) };
             let first = values[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum::<i32>();
             four.scales[row] = scale;
             (four.sums[0][row], four.sums[1][row]) = (first, sum - first);
         }
         four
+    }
+}
+
+/// Writes a block's values, four to every `stride` bytes from `to` on.
+///
+/// # Safety
+/// Four bytes are writable at the `BLOCK / 4` places.
+#[inline(always)]
+pub(crate) unsafe fn scatter_quads(values: &[i8; BLOCK], to: *mut i8, stride: usize) {
+    for (quad, values) in values.as_chunks::<4>().0.iter().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(quad * stride).cast::<[i8; 4]>().write(*values) };
     }
 }
 

@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use super::super::super::half_blocks;
 use super::super::super::simd::act_scale::base_of;
-use super::super::super::simd::dot::{BLOCK, Dot, FourBlocks};
+use super::super::super::simd::dot::{BLOCK, Dot, FourBlocks, scatter_quads};
 use super::super::Job;
 
 /// Bytes of a record for each row.
@@ -168,9 +168,7 @@ unsafe fn quantize_one<D: Dot>(d: D, x: *const f32, (order, by_halves): (Order, 
         if order == Order::Rows {
             record.row(row).cast_mut().cast::<[i8; BLOCK]>().write(values);
         } else {
-            for (quad, four) in values.as_chunks::<4>().0.iter().enumerate() {
-                record.quad(quad, row).cast_mut().cast::<[i8; 4]>().write(*four);
-            }
+            scatter_quads(&values, record.quad(0, row).cast_mut(), 4 * record.rows);
         }
         let first = if by_halves { values[..BLOCK / 2].iter().map(|&value| i32::from(value)).sum() } else { 0 };
         write_fields::<D>(order, by_halves, record, row, scale, [first, sum - first]);

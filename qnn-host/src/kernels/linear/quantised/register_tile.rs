@@ -26,7 +26,7 @@ pub(super) struct Tile {
     pub(super) bits: Bits,
     /// The panel's products with these groups.
     pub(super) to: *mut f32,
-    /// Whether to add to them, which on units that keep them in memory meanwhile must be so; else what they are is not read.
+    /// Whether to add to them; else what they are is not read. Units that keep them in memory meanwhile always add.
     pub(super) add: bool,
     /// From a row of products to the next one.
     pub(super) width: usize,
@@ -112,7 +112,6 @@ unsafe fn tile<
     let place = |r: usize, g: usize| t.to.wrapping_add(r * t.width + g * GROUP);
     // Sums of all blocks stay in registers where there are enough: to store them for each takes as long as a fifth of the products.
     let stay = const { products_stay::<D>() };
-    debug_assert!(stay || t.add, "products are kept in memory");
     let mut all = [[d.zero(); G]; R];
     if stay && t.add {
         for (r, all) in all.iter_mut().enumerate() {

@@ -215,6 +215,37 @@ fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
     }
 }
 
+/// Tasks have 512 rows where that makes enough of them, which with one thread takes some outputs: such rows have the bits of fewer at a time.
+#[test]
+fn tasks_of_the_most_rows_have_the_bits_of_smaller_ones() {
+    let (m, n, k, part) = (520, 737, 96, 130);
+    for of_tile in [1, 3] {
+        assert_eq!(super::tiled::shape_of_task(of_tile, n, m, 1), (48, 512));
+        assert_eq!(super::tiled::shape_of_task(of_tile, n, part, 1).1, 256);
+    }
+    let pool = pool(1);
+    for (packing, gate, minima) in [(0, None, false), (1, Some(1), false), (5, Some(5), true)] {
+        let (packing, gate) = (Packing::ALL[packing], gate.map(|gate| Packing::ALL[gate]));
+        let whole = Problem { m, n, k, packing, bias: true, gate, minima, residual: false, seed: 11 };
+        let mut data = whole.data();
+        for isa in isas() {
+            let together = whole.run(isa, &pool, &data);
+            let x = data.x.clone();
+            for (i, x) in x.chunks(part * k).enumerate() {
+                data.x = x.to_vec();
+                let alone = Problem { m: part, ..whole }.run(isa, &pool, &data);
+                let together = &together[i * part * n..][..part * n];
+                assert!(
+                    alone.iter().zip(together).all(|(a, b)| a.to_bits() == b.to_bits()),
+                    "{packing:?} on {}",
+                    isa.name()
+                );
+            }
+            data.x = x;
+        }
+    }
+}
+
 #[test]
 fn the_largest_weights_times_the_largest_activations_do_not_saturate() {
     let pool = pool(1);

@@ -104,7 +104,7 @@ pub(super) unsafe fn run<D: Dot>(
 
 /// Outputs and rows of a task of a layer with `n` outputs for `m` rows: as many as there is room for, so that quantised rows and weights are
 /// read seldom, but half the rows, and then a register tile's outputs, where there would be few tasks for all threads.
-const fn shape_of_task(of_tile: usize, n: usize, m: usize, threads: usize) -> (usize, usize) {
+pub(super) const fn shape_of_task(of_tile: usize, n: usize, m: usize, threads: usize) -> (usize, usize) {
     let most = MAX_GROUPS / of_tile * of_tile * GROUP;
     if n.div_ceil(most) * m.div_ceil(BLOCK_ROWS) >= LARGE_TASKS * threads {
         return (most, BLOCK_ROWS);
@@ -227,7 +227,7 @@ unsafe fn products<D: Dot>(
                         blocks: count,
                         bits: packing.bits,
                         to: to.add((panel * D::TILE.0 * groups + group) * GROUP),
-                        add: block0 > 0 || !products_stay::<D>(),
+                        add: block0 > 0,
                         width: groups * GROUP,
                     };
                     let of_tile = D::TILE.1.min(groups - group);
