@@ -44,6 +44,17 @@ pub(crate) fn cases(most: u32) -> u32 {
     asked.map_or(most, |asked: u32| asked.min(most))
 }
 
+/// Whether properties have few cases, as under an emulator; tests of many fixed shapes take some of them then.
+pub(crate) fn is_short() -> bool {
+    cases(u32::MAX) <= 24
+}
+
+/// All of them; every third from one near `at` on where tests are [short](is_short).
+pub(crate) fn some_of<T>(at: usize, all: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+    let step = if is_short() { 3 } else { 1 };
+    all.into_iter().skip(at % step).step_by(step)
+}
+
 /// Numbers as bytes of a float or 32-bit integer type.
 pub(crate) fn bytes_of(dtype: Dtype, values: &[f32]) -> Vec<u8> {
     match dtype {
