@@ -103,12 +103,12 @@ pub(crate) fn compile_and_prove<T: Target>(
     model.notes.iter().for_each(|note| progress.note(note));
     note_oddities(options, spec, &variants, progress);
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
-    let OwnWeights { weights, keeps_eight_bits, note } = match options.weights {
-        Some(weights) => OwnWeights { weights, keeps_eight_bits: false, note: None },
+    let OwnWeights { weights, keeps_eight_bits, keeps_floats, note } = match options.weights {
+        Some(weights) => OwnWeights { weights, keeps_eight_bits: false, keeps_floats: false, note: None },
         None => own_weights::of(spec, checkpoint, options.htp.is_some()),
     };
     note.iter().for_each(|note| progress.note(note));
-    let format = Format { precision: options.precision, weights, keeps_eight_bits, form };
+    let format = Format { precision: options.precision, weights, keeps_eight_bits, keeps_floats, form };
     let mut cuts = (options.splits, options.layers_per_split);
     if let Some(htp) = &options.htp {
         let elems: u64 = adapters.iter().map(|adapter| adapter.n_elems_of_layer(spec)).sum();
@@ -234,6 +234,7 @@ pub(crate) fn compile_and_prove<T: Target>(
             precision: options.precision,
             weights,
             keeps_eight_bits,
+            keeps_floats,
             target: options.htp.as_ref().map(crate::HtpOptions::target),
             shared_weights: options.htp.is_some_and(|htp| htp.share_weights),
             kinds: options.kinds.clone(),

@@ -1,9 +1,9 @@
 //! The weight format that a model has by itself: what is compiled where no other is asked for.
 //!
 //! Float weights stay float. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
-//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either. Where
-//! `q4_0` is not asked for but chosen here, the others have eight bits: Q8_0 is copied, and what must be rounded loses least. Chips take no
-//! blocks.
+//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either, and
+//! matrices of floats in such a file stay floats. Where `q4_0` is not asked for but chosen here, the others have eight bits: Q8_0 is
+//! copied, and what must be rounded loses least. Chips take no blocks.
 
 use crate::Weights;
 use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype};
@@ -11,15 +11,14 @@ use crate::family::ModelSpec;
 use crate::lower::{Role, all_tensors, is_copied};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements that share a scale in a bundle.
-const BLOCK: usize = 32;
-
 /// A format, and what to say of the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnWeights {
     pub(crate) weights: Weights,
     /// Some of its linear layers have more than four bits, and get eight beside others in four.
     pub(crate) keeps_eight_bits: bool,
+    /// Some of its matrices are floats, and stay so beside others in blocks.
+    pub(crate) keeps_floats: bool,
     pub(crate) note: Option<String>,
 }
 
@@ -32,47 +31,40 @@ struct Counts {
     other_blocks: usize,
     /// Linear layers in Q8_0.
     eight_bits: usize,
+    /// Matrices of floats.
     floats: usize,
     /// Formats of the linear layers that any format of blocks copies.
     copied: BTreeSet<&'static str>,
     /// Matrices in each of the file's formats.
-    matrices: BTreeMap<&'static str, usize>,
-    /// A matrix that cannot be stored in blocks.
-    unfit: Option<String>,
+    matrices: BTreeMap<String, usize>,
 }
 
 /// The format of a checkpoint's matrices; `for_chip`: in a bundle for a Hexagon chip.
 pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> OwnWeights {
     let counts = Counts::of(spec, checkpoint);
     let blocks = counts.four_bits + counts.copied_elems + counts.eight_bits + counts.other_blocks;
+    let float = |note| OwnWeights { weights: Weights::Float, keeps_eight_bits: false, keeps_floats: false, note };
     if blocks == 0 {
-        return OwnWeights { weights: Weights::Float, keeps_eight_bits: false, note: None };
+        return float(None);
     }
     let held: Vec<String> = counts.matrices.iter().map(|(name, n)| format!("{n} in {name}")).collect();
-    let held = format!("the file's quantised matrices are {}", held.join(", "));
-    let float = |why: &str| OwnWeights {
-        weights: Weights::Float,
-        keeps_eight_bits: false,
-        note: Some(format!("weights are widened to float: {held}, {why}")),
-    };
+    let held = format!("the file's matrices are {}", held.join(", "));
     if for_chip {
-        return float("and a chip takes no blocks (`w8` halves them)");
-    }
-    if let Some(name) = &counts.unfit {
-        return float(&format!("but `{name}` has rows that are no multiple of {BLOCK}"));
-    }
-    if counts.floats > blocks {
-        return float("but most weights are floats");
+        return float(Some(format!(
+            "weights are widened to float: {held}, and a chip takes no blocks (`w8` halves them)"
+        )));
     }
     // A few matrices of other types, as some of llama.cpp's own Q4_0 files have, do not make four bits eight.
-    let others = counts.other_blocks + counts.eight_bits + counts.floats;
+    let others = counts.other_blocks + counts.eight_bits;
     let weights = if counts.four_bits > 0 && counts.four_bits >= 3 * others { Weights::Q4_0 } else { Weights::Q8_0 };
     let keeps_eight_bits = weights == Weights::Q4_0 && others > 0;
     let eight = (keeps_eight_bits && counts.eight_bits > 0).then_some(BlockFormat::Q8_0.name());
-    let copied: Vec<&str> = counts.copied.iter().copied().chain(eight).collect();
-    let copied = if copied.is_empty() { String::new() } else { format!(", and {} as they are", copied.join(", ")) };
-    let note = format!("weights stay quantised, as `{weights}`{copied}: {held} (`float` would widen them)");
-    OwnWeights { weights, keeps_eight_bits, note: Some(note) }
+    let keeps_floats = counts.floats > 0;
+    let floats = keeps_floats.then_some("floats");
+    let kept: Vec<&str> = counts.copied.iter().copied().chain(eight).chain(floats).collect();
+    let kept = if kept.is_empty() { String::new() } else { format!(", and {} as they are", kept.join(", ")) };
+    let note = format!("weights stay quantised, as `{weights}`{kept}: {held} (`float` would widen them)");
+    OwnWeights { weights, keeps_eight_bits, keeps_floats, note: Some(note) }
 }
 
 impl Counts {
@@ -83,12 +75,7 @@ impl Counts {
             if !matches!(role, Role::Linear | Role::Embedding) {
                 continue;
             }
-            if !dims[1].is_multiple_of(BLOCK) && counts.unfit.is_none() {
-                counts.unfit = Some(checkpoint.stored_name(&name));
-            }
-            if let SourceDtype::Blocks(format) = entry.dtype {
-                *counts.matrices.entry(format.name()).or_default() += 1;
-            }
+            *counts.matrices.entry(entry.dtype.name()).or_default() += 1;
             let n: usize = dims.iter().product();
             // What an adapter was merged into is rounded.
             let is_kept = |format| is_copied(format, role) && !checkpoint.is_changed(&name);
@@ -102,8 +89,7 @@ impl Counts {
                 (SourceDtype::Blocks(_), Role::Embedding) => counts.copied_elems += n,
                 (SourceDtype::Blocks(BlockFormat::Q8_0), _) => counts.eight_bits += n,
                 (SourceDtype::Blocks(_), _) => counts.other_blocks += n,
-                (_, Role::Embedding) => {}
-                _ => counts.floats += n,
+                _ => counts.floats += 1,
             }
         }
         counts

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use compiler::{CompileOptions, ModelSpec, ModelSummary, Progress, Splits, model_hash};
+use compiler::{CompileError, CompileOptions, ModelSpec, ModelSummary, Progress, Splits, model_hash};
 use engine::{EngineError, TokenModel};
 use file_io::NewFolder;
 use genie_bundle::{CONFIG_FILE, Manifest};
@@ -193,13 +193,17 @@ fn compile(
         one_file: true,
         precision: manifest.options.precision,
         // The file's own formats are chosen as they were before.
-        weights: (!manifest.options.keeps_eight_bits).then_some(manifest.options.weights),
+        weights: (!has_own_formats(manifest)).then_some(manifest.options.weights),
         force: folder.exists(),
         ..CompileOptions::new(source, folder)
     };
     compile.check()?;
-    crate::compile(&compile, &open_backend(options)?, options, progress)?;
-    Ok(())
+    match crate::compile(&compile, &open_backend(options)?, options, progress) {
+        // Another process has put the same there meanwhile.
+        Err(Error::Compile(CompileError::OutputIsBundle { .. })) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Places where the checkpoint of a bundle may be.
@@ -219,13 +223,18 @@ fn candidates(base: &Path, manifest: &Manifest) -> Vec<PathBuf> {
     places
 }
 
+/// Whether weights are in other formats than the manifest's one besides, as the file has them.
+fn has_own_formats(manifest: &Manifest) -> bool {
+    manifest.options.keeps_eight_bits || manifest.options.keeps_floats
+}
+
 /// Changes with the model, how it is compiled, this version, and the form of the backend's binaries.
 fn key(manifest: &Manifest, widths: &[u32]) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     manifest.source.sha256.hash(&mut hasher);
     (manifest.options.precision.to_string(), manifest.options.weights.to_string()).hash(&mut hasher);
-    manifest.options.keeps_eight_bits.hash(&mut hasher);
+    has_own_formats(manifest).hash(&mut hasher);
     widths.hash(&mut hasher);
     env!("CARGO_PKG_VERSION").hash(&mut hasher);
     qnn_host::container::FORMAT_VERSION.hash(&mut hasher);

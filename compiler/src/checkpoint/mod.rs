@@ -111,7 +111,7 @@ impl SourceDtype {
             Self::F32 => "F32".into(),
             Self::F16 => "F16".into(),
             Self::Bf16 => "BF16".into(),
-            Self::Blocks(format) => format!("{format:?}"),
+            Self::Blocks(format) => format.name().into(),
             Self::Other(name) => name.clone(),
         }
     }

@@ -49,7 +49,7 @@ impl EncodedWeight {
     ) -> Result<Self> {
         let entry = checkpoint.expect(&weight.name, &weight.dims)?;
         let (mut loss, mut minima) = (RoundingLoss::default(), None);
-        let (info, bytes) = match format.encoding(weight.role) {
+        let (info, bytes) = match format.encoding_of(weight.role, &entry.dtype) {
             Encoding::Float(Precision::F32) => {
                 let mut bytes = Vec::with_capacity(4 * weight.n_elems());
                 for_each_scaled(checkpoint, weight, entry, on_read, |values| {

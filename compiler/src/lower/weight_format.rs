@@ -2,7 +2,7 @@
 //!
 //! *Shapes*: linear weights are `[out, in]`, as checkpoints store them and as `FullyConnected` takes them.
 
-use crate::checkpoint::{BlockFormat, FiniteCheck};
+use crate::checkpoint::{BlockFormat, FiniteCheck, SourceDtype};
 use crate::{Precision, Weights};
 use genie_types::{Dtype, TensorInfo};
 
@@ -110,6 +110,8 @@ pub(crate) struct Format {
     pub(crate) weights: Weights,
     /// Beside `Weights::Q4_0`: layers that are in neither Q4_0 nor a format that all blocks copy have eight bits.
     pub(crate) keeps_eight_bits: bool,
+    /// Beside either format of blocks: matrices that the checkpoint has as floats stay floats.
+    pub(crate) keeps_floats: bool,
     /// Of linear layers.
     pub(crate) form: LinearForm,
 }
@@ -134,10 +136,19 @@ impl Format {
 
     /// Linear layers in that format, except those that [`is_copied`] is true for; for the embedded backend.
     pub(crate) const fn rounded(precision: Precision, weights: Weights) -> Self {
-        Self { precision, weights, keeps_eight_bits: false, form: LinearForm::FullyConnected }
+        Self { precision, weights, keeps_eight_bits: false, keeps_floats: false, form: LinearForm::FullyConnected }
     }
 
-    /// The encoding of weights of that role.
+    /// The encoding of weights of that role which the checkpoint has in that type.
+    pub(super) fn encoding_of(self, role: Role, source: &SourceDtype) -> Encoding {
+        match source {
+            SourceDtype::Blocks(_) => self.encoding(role),
+            _ if self.keeps_floats => Encoding::Float(self.precision),
+            _ => self.encoding(role),
+        }
+    }
+
+    /// The encoding of weights of that role, where [`keeps_floats`](Self::keeps_floats) says nothing else.
     pub(super) fn encoding(self, role: Role) -> Encoding {
         match (self.weights, role) {
             (Weights::W8, Role::Linear) => Encoding::PerRow { largest: 127 },
@@ -152,7 +163,7 @@ impl Format {
         }
     }
 
-    /// Bytes of a weight in a graph, scales included.
+    /// Bytes of a weight in a graph that has it in its [encoding](Self::encoding), scales included.
     pub(crate) fn size_bytes(self, weight: &WeightSpec) -> u64 {
         let (n_elems, n_rows) = (weight.n_elems() as u64, weight.dims[0] as u64);
         match self.encoding(weight.role) {

@@ -87,9 +87,13 @@ pub struct Options {
     #[serde(default)]
     pub weights: Weights,
     /// `weights` is `q4_0` because most of the file is, not because it was asked for: layers in Q8_0 are as the file has them, and those
-    /// in Q4_1, Q5_1 or floats are rounded to eight bits.
+    /// in Q4_1 or Q5_1 (in bundles of earlier builds floats too) are rounded to eight bits.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub keeps_eight_bits: bool,
+    /// `weights` is a format of blocks because the file has some, not because it was asked for: matrices that it has as floats are in
+    /// the precision.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub keeps_floats: bool,
     /// The chip, by the name that `--target` takes; absent when compiled for what the backend runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,

@@ -4,6 +4,7 @@ use super::*;
 use crate::testmodel::DraftTensor;
 use crate::{Amount, Progress, Stage, Weights};
 use genie_bundle::manifest::Options;
+use half::f16;
 use std::path::Path;
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ fn a_quantised_file_stays_quantised() {
         let (found, notes) = of_draft(&quantised(matrices), None);
         assert_eq!(found, weights);
         let said = format!(
-            "weights stay quantised, as `{weights}`: the file's quantised matrices are {name} (`float` would widen them)"
+            "weights stay quantised, as `{weights}`: the file's matrices are {name} (`float` would widen them)"
         );
         assert!(notes.contains(&said), "{notes:?}");
         assert!(!notes.iter().any(|note| note.contains("rounding")), "all blocks are copied: {notes:?}");
@@ -82,7 +83,7 @@ fn floats_of_four_bits_stay_as_they_are() {
         tensor.ty = 39;
         tensor.bytes = vec![120; (tensor.dims.iter().product::<u64>() / 32 * 17) as usize];
     }
-    let held = "the file's quantised matrices are 16 in MXFP4 (`float` would widen them)";
+    let held = "the file's matrices are 16 in MXFP4 (`float` would widen them)";
     let (found, notes) = of_draft(&draft, None);
     assert_eq!(found, Weights::Q8_0);
     assert!(notes.contains(&format!("weights stay quantised, as `q8_0`, and MXFP4 as they are: {held}")), "{notes:?}");
@@ -105,14 +106,26 @@ fn weights_that_are_not_quantised_stay_float() {
     assert_eq!(compiled(dir.path(), None), (Weights::Float, vec![]));
 }
 
+/// Few or most of the matrices: the manifest tells such a bundle from one whose format was asked for.
 #[test]
-fn a_file_of_floats_with_few_blocks_is_widened_with_a_note() {
+fn floats_among_blocks_stay_floats() {
+    let file = tempfile::NamedTempFile::new().unwrap();
     let name = "blk.0.attn_q.weight";
-    let (mut draft, mut four) = (quantised(Matrices::F16), quantised(Matrices::Q4_0));
-    *draft.tensor(name) = four.tensor(name).clone();
-    let (found, notes) = of_draft(&draft, None);
-    let said = "weights are widened to float: the file's quantised matrices are 1 in Q4_0, but most weights are floats";
-    assert_eq!((found, notes.iter().any(|note| note == said)), (Weights::Float, true), "{notes:?}");
+    let (mut few, mut most) = (quantised(Matrices::F16), quantised(Matrices::Q4_0));
+    std::mem::swap(few.tensor(name), most.tensor(name));
+    for (draft, held) in [(&few, "15 in F16, 1 in Q4_0"), (&most, "1 in F16, 15 in Q4_0")] {
+        std::fs::write(file.path(), draft.bytes()).unwrap();
+        let (options, notes) = compiled_options(file.path(), None);
+        assert_eq!((options.weights, options.keeps_eight_bits, options.keeps_floats), (Weights::Q4_0, false, true));
+        let said = format!(
+            "weights stay quantised, as `q4_0`, and floats as they are: the file's matrices are {held} (`float` would widen them)"
+        );
+        assert_eq!(notes, [said], "nothing is rounded");
+        let written = serde_json::to_value(&options).unwrap();
+        assert_eq!(written.get("keeps-floats"), Some(&true.into()), "{written}");
+    }
+    let (options, notes) = compiled_options(file.path(), Some(Weights::Q4_0));
+    assert!(!options.keeps_floats && notes.iter().any(|note| note.starts_with("rounding to q4_0")), "{notes:?}");
 }
 
 /// What a file has in Q8_0 is rounded only where four bits are asked for; the manifest tells the two apart.
@@ -121,7 +134,7 @@ fn eight_bits_among_four_are_rounded_only_if_that_is_asked_for() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let (four, mixed) = (quantised(Matrices::Q4_0), four_with(&["blk.0.attn_v.weight", "blk.1.attn_q.weight"]));
     let rounded = |notes: &[String]| notes.iter().any(|note| note.starts_with("rounding to q4_0 moved the weights by"));
-    let held = "the file's quantised matrices are 14 in Q4_0, 2 in Q8_0 (`float` would widen them)";
+    let held = "the file's matrices are 14 in Q4_0, 2 in Q8_0 (`float` would widen them)";
     let said = format!("weights stay quantised, as `q4_0`, and Q8_0 as they are: {held}");
     for (draft, asked, keeps) in [
         (&mixed, None, true),
@@ -141,10 +154,19 @@ fn eight_bits_among_four_are_rounded_only_if_that_is_asked_for() {
 
 /// What no format of blocks copies loses least in eight bits, where four were not asked for.
 #[test]
-fn floats_among_four_bits_are_rounded_to_eight() {
+fn other_blocks_among_four_bits_are_rounded_to_eight() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut draft = quantised(Matrices::Q4_0);
-    *draft.tensor("blk.0.attn_v.weight") = quantised(Matrices::F32).tensor("blk.0.attn_v.weight").clone();
+    let tensor = draft.tensor("blk.0.attn_v.weight");
+    // Q4_1: scale, minimum, 32 values of four bits.
+    tensor.ty = 3;
+    tensor.bytes = (0..tensor.dims.iter().product::<u64>() / 32)
+        .flat_map(|i| {
+            let halves = [0.01, -0.033].map(|x| f16::from_f32(x).to_le_bytes());
+            let values = (0..16).map(move |at| (i * 16 + at).wrapping_mul(37) as u8);
+            halves.concat().into_iter().chain(values)
+        })
+        .collect();
     std::fs::write(file.path(), draft.bytes()).unwrap();
     let lost = |asked| {
         let (options, notes) = compiled_options(file.path(), asked);
@@ -159,7 +181,7 @@ fn floats_among_four_bits_are_rounded_to_eight() {
     assert!(!keeps && to == "q4_0" && percent > 3.0, "{to}: {percent} %");
 }
 
-/// Files in several formats: the smallest that holds nearly all; float where blocks cannot hold a matrix.
+/// Files in several formats: the smallest that holds nearly all, beside floats where blocks cannot hold a matrix.
 #[test]
 fn mixed_files_get_the_smallest_format_that_holds_them() {
     let few = ["blk.0.attn_v.weight", "blk.1.attn_v.weight", "token_embd.weight"];
@@ -185,6 +207,6 @@ fn mixed_files_get_the_smallest_format_that_holds_them() {
         }
     }
     let (found, notes) = of_draft(&draft, None);
-    assert_eq!(found, Weights::Float);
-    assert!(notes[0].contains("but `blk.0.ffn_down.weight` has rows that are no multiple of 32"), "{notes:?}");
+    assert_eq!(found, Weights::Q8_0);
+    assert!(notes[0].contains("and floats as they are: the file's matrices are 3 in F32, 12 in Q8_0"), "{notes:?}");
 }

@@ -118,10 +118,14 @@ fn run(dir: &Path, draft: &GgufDraft, weights: Option<Weights>, inspect: impl Fn
     of_graphs
 }
 
-/// Rows that are looked up are the file's; what is multiplied is off by what rounding activations costs.
 fn check(model: &TestModel, whole: Stored, layers: &[Stored], inspect: impl FnOnce(&[Vec<Graph>])) {
+    check_files(blocks_and_floats(model, whole, layers), inspect);
+}
+
+/// Rows that are looked up are the file's; what is multiplied is off by what rounding activations costs. The second file has the same
+/// numbers as floats.
+fn check_files([blocks, floats]: [GgufDraft; 2], inspect: impl FnOnce(&[Vec<Graph>])) {
     let dir = tempfile::tempdir().unwrap();
-    let [blocks, floats] = blocks_and_floats(model, whole, layers);
     let found = run(dir.path(), &blocks, None, inspect);
     let expected = run(dir.path(), &floats, None, |_| {});
     // What rounding activations alone costs, and weights to 8 bits.
@@ -204,6 +208,49 @@ fn floats_of_four_bits_are_computed_as_they_are() {
             });
             let beyond = scales.flatten().filter(|(scale, _)| *scale == 2f32.powi(60 - 128)).count();
             assert!(beyond > 10, "{beyond} scales that float16 does not hold");
+        });
+    }
+}
+
+/// Matrices that a file of blocks has as floats are those floats in graphs, few or most of them.
+#[test]
+fn floats_among_blocks_are_computed_as_they_are() {
+    let model = TestModel { hidden: 96, head_dim: 64, ffn: 224, tied: false, ..TestModel::tiny(Family::Llama) };
+    let all_but_one = |name: &str| name != "blk.0.attn_q.weight";
+    let kept: [fn(&str) -> bool; 4] = [
+        |name| name == "output.weight",
+        |name| name == "token_embd.weight",
+        |name| name.contains("ffn_down") || name == "blk.1.attn_q.weight",
+        all_but_one,
+    ];
+    for is_kept in kept {
+        let [mut blocks, floats] = blocks_and_floats(&model, Q8_0, &[Q4_0, Q5_0, Q8_0]);
+        let matrices = |draft: &GgufDraft| draft.tensors.iter().filter(|tensor| tensor.dims.len() == 2).count();
+        let n_blocks = matrices(&blocks);
+        let mut expected: Vec<Vec<u8>> = Vec::new();
+        for (tensor, float) in blocks.tensors.iter_mut().zip(&floats.tensors) {
+            if float.dims.len() == 2 && is_kept(&float.name) {
+                *tensor = float.clone();
+                expected.push(float.bytes.clone());
+            }
+        }
+        assert!(!expected.is_empty() && expected.len() < n_blocks);
+        check_files([blocks, floats], |recorded| {
+            let graphs = [&recorded[0][0], &recorded[1][0], &recorded[2][0]];
+            let held = graphs.iter().flat_map(|graph| &graph.tensors).filter_map(|tensor| match &tensor.held {
+                Held::Constant(bytes) if tensor.info.dtype == Dtype::F32 && tensor.info.dims.len() == 2 => Some(bytes),
+                _ => None,
+            });
+            let held: Vec<&Vec<u8>> = held.collect();
+            // Rows of Q and K stand in another order in files.
+            let sorted = |bytes: &[u8]| {
+                let mut numbers = bytes.as_chunks::<4>().0.to_vec();
+                numbers.sort_unstable();
+                numbers
+            };
+            for bytes in &expected {
+                assert!(held.iter().any(|held| sorted(held) == sorted(bytes)), "a matrix of floats is no constant");
+            }
         });
     }
 }
