@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use dialog::config::HarmonySettings;
-use dialog::{Dialog, SamplerSettings, SentenceCode, StopCallback, StopReason, Tokenizer};
+use dialog::{
+    Dialog, RequestBase, RequestSettings, SamplerSettings, SentenceCode, StopCallback, StopReason, Tokenizer,
+};
 use serde_json::Value;
 
 use crate::common;
@@ -85,6 +87,29 @@ fn a_callback_sees_the_final_channel_and_the_reply_has_all_messages() {
         assert_eq!(messages, [("analysis", "hm"), ("final", "yes")]);
         assert_eq!(reply.tokens.len(), self::reply().len() - 1, "all tokens are the reply's");
     }
+}
+
+/// As `genie serve` does it: prompts come from a template.
+#[test]
+fn replies_of_requests_are_read_alike() {
+    let settings = RequestSettings::new(SamplerSettings::argmax());
+    let context = dialog::config::ContextSettings { size: 512, ..context() };
+    let base = RequestBase::new(context.clone(), tokenizer(), settings.clone()).with_harmony(Some(BOTH)).unwrap();
+    let mut request = base.request(ids([9, 10]), settings.clone(), 512).unwrap();
+    let mut pieces = String::new();
+    for token in reply() {
+        let mut logits = [0.0; 512];
+        logits[token as usize] = 1.0;
+        request.take(&logits).unwrap();
+        while let Some(piece) = request.piece() {
+            pieces.push_str(&piece.text);
+        }
+    }
+    assert_eq!(request.history()[..3], ids([9, 10, CHANNEL]));
+    let reply = request.finish();
+    assert_eq!((reply.text.as_str(), pieces.as_str(), &reply.stop), ("yes", "yes", &StopReason::Eos));
+    let plain = Tokenizer::from_bytes(tokenizer_json().as_bytes()).unwrap();
+    assert!(RequestBase::new(context, plain, settings).with_harmony(Some(BOTH)).is_err(), "it has no control tokens");
 }
 
 #[test]

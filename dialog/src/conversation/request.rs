@@ -21,7 +21,7 @@ use super::reply::Reply;
 use super::reply_text::{ReplyText, StopRules};
 use super::request_settings::{ReplyPiece, RequestSettings};
 use super::request_trees::Trees;
-use crate::config::{ContextSettings, DialogConfig};
+use crate::config::{ContextSettings, DialogConfig, HarmonySettings};
 use crate::kinds::backoff::Backoff;
 use crate::kinds::{Lookup, LookupSettings, TreeKind};
 use crate::kpi::Speculation;
@@ -40,6 +40,8 @@ pub struct RequestBase {
     trees: Option<TreeKind>,
     /// Chooses tokens in place of the samplers.
     sampler_callback: Option<SamplerCallback>,
+    /// Replies are messages.
+    harmony: Option<HarmonySettings>,
 }
 
 impl std::fmt::Debug for RequestBase {
@@ -53,7 +55,7 @@ impl RequestBase {
     /// they say otherwise. A dialog of type `lookup` lets them draft.
     ///
     /// # Errors
-    /// The tokenizer or the grammar's file cannot be loaded.
+    /// The tokenizer or the grammar's file cannot be loaded; the tokenizer lacks the tokens of the config's `harmony`.
     pub fn from_config(config: &DialogConfig) -> Result<Self, DialogError> {
         let mut defaults = RequestSettings::new(config.sampler().clone());
         defaults.stop_sequences = config.stop_sequences().to_vec();
@@ -62,13 +64,33 @@ impl RequestBase {
             defaults.grammar = Some(Grammar::from_file(settings.kind.parse()?, &settings.path)?);
         }
         defaults.lookup = (config.kind() == "lookup").then(LookupSettings::default);
-        Ok(Self::new(config.context().clone(), Tokenizer::from_file(config.tokenizer())?, defaults))
+        let tokenizer = Tokenizer::from_file(config.tokenizer())?;
+        Self::new(config.context().clone(), tokenizer, defaults).with_harmony(config.harmony())
     }
 
     /// From parts that are at hand.
     pub fn new(context: ContextSettings, tokenizer: Tokenizer, defaults: RequestSettings) -> Self {
         let (context, tokenizer) = (Arc::new(context), Arc::new(tokenizer));
-        Self { context, tokenizer, vocabulary: Arc::default(), defaults, trees: None, sampler_callback: None }
+        Self {
+            context,
+            tokenizer,
+            vocabulary: Arc::default(),
+            defaults,
+            trees: None,
+            sampler_callback: None,
+            harmony: None,
+        }
+    }
+
+    /// The same where replies are read in the `harmony` format: their text is that of the channel that is meant to be seen. Prompts
+    /// are taken as they are.
+    ///
+    /// # Errors
+    /// [`DialogError::Kind`]: the tokenizer lacks its control tokens.
+    pub fn with_harmony(mut self, settings: Option<HarmonySettings>) -> Result<Self, DialogError> {
+        ReplyText::new(&self.tokenizer).with_harmony(settings, &self.tokenizer)?;
+        self.harmony = settings;
+        Ok(self)
     }
 
     /// The same with other defaults.
@@ -167,7 +189,8 @@ impl RequestBase {
         };
         let rules = StopRules::new(settings.stop_sequences, &self.tokenizer);
         let plan = QueryPlan { keep: 0, input: prompt.clone(), replay: None };
-        let mut query = QueryState::new(plan, rules, ReplyText::new(&self.tokenizer), Instant::now());
+        let text = ReplyText::new(&self.tokenizer).with_harmony(self.harmony, &self.tokenizer)?;
+        let mut query = QueryState::new(plan, rules, text, Instant::now());
         query.max_tokens = settings.max_tokens.unwrap_or(usize::MAX);
         let lookup = settings.lookup.map(|lookup| Drafter::Lookup(Box::new(Lookup::new(lookup))));
         let drafter = lookup.or_else(|| self.trees.as_ref().map(|kind| Drafter::Trees(Trees::of(kind))));
