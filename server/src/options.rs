@@ -76,6 +76,8 @@ pub struct ServerOptions {
     pub access_log: Option<LineSink>,
     /// Takes a line of JSON for each step of the model: what `GET /engine/events` sends.
     pub record: Option<LineSink>,
+    /// The system message of chats that have none of their own.
+    pub system: Option<String>,
     /// Most tokens of a reply where neither request nor bundle says; none: as many as fit.
     pub max_tokens: Option<usize>,
 }
@@ -101,6 +103,7 @@ impl Default for ServerOptions {
             drain: Duration::from_secs(30),
             access_log: None,
             record: None,
+            system: None,
             max_tokens: None,
         }
     }

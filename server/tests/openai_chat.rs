@@ -103,6 +103,89 @@ fn a_call_is_forced_and_streamed() {
     assert_eq!(pieces.collect::<String>(), arguments);
 }
 
+/// A client that reads `tool_calls` parses the arguments; those that a stop sequence cut off are none.
+#[test]
+fn a_call_that_is_cut_off_is_no_call() {
+    let server = plain();
+    let tool = json!({"type": "function", "function": {"name": "look", "parameters": {
+        "type": "object", "properties": {"far": {"type": "boolean"}}, "required": ["far"],
+    }}});
+    // Of `{"name": "look", "arguments": {"far": ..}}` the end is missing.
+    let more = json!({"max_tokens": 100, "tools": [tool], "tool_choice": "required", "stop": ["}"]});
+    let reply = server.ok("/v1/chat/completions", &ask("Look!", more.clone()));
+    let choice = &reply["choices"][0];
+    assert_eq!(
+        (&choice["message"]["tool_calls"][0]["function"]["name"], &choice["finish_reason"]),
+        (&"look".into(), &"stop".into())
+    );
+    let mut more = more;
+    more["stream"] = true.into();
+    let events = server.events("/v1/chat/completions", &ask("Look!", more.clone()));
+    let finish = events.iter().filter_map(|event| event.pointer("/choices/0/finish_reason")?.as_str());
+    assert_eq!(finish.collect::<Vec<_>>(), ["stop"]);
+
+    let anthropic = json!({
+        "model": "demo", "max_tokens": 100, "temperature": 0, "messages": [{"role": "user", "content": "Look!"}],
+        "tools": [{"name": "look", "input_schema": tool_schema()}], "tool_choice": {"type": "any"},
+    });
+    let reason = |stops: Value| {
+        let mut body = anthropic.clone();
+        body["stop_sequences"] = stops;
+        let reply = server.ok("/v1/messages", &body);
+        (reply["stop_reason"].clone(), reply["stop_sequence"].clone())
+    };
+    assert_eq!(reason(json!(["}"])), ("stop_sequence".into(), "}".into()));
+    assert_eq!(reason(json!([])), ("tool_use".into(), Value::Null));
+}
+
+fn tool_schema() -> Value {
+    json!({"type": "object", "properties": {"far": {"type": "boolean"}}, "required": ["far"]})
+}
+
+#[test]
+fn a_schema_as_text_is_that_schema() {
+    let server = plain();
+    let schema = json!({"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"]});
+    let reply = |schema: Value| {
+        let format = json!({"type": "json_schema", "json_schema": {"name": "a", "schema": schema}});
+        let reply =
+            server.ok("/v1/chat/completions", &ask("Well?", json!({"max_tokens": 100, "response_format": format})));
+        reply["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(reply(schema.to_string().into()), reply(schema));
+    let format = json!({"type": "json_schema", "json_schema": {"schema": "{\"type\": "}});
+    assert_eq!(server.post("/v1/chat/completions", &ask("x", json!({"response_format": format}))).0, 400);
+}
+
+/// Chats without a system message get the server's; a text before calls of tools is not lost where the template knows no tools.
+#[test]
+fn messages_become_what_the_template_can_write() {
+    let options = ServerOptions { system: Some("Be brief.".into()), ..Default::default() };
+    let server = start(options, ServeOptions::default(), None);
+    let prompt = |messages: Value| server.ok("/apply-template", &json!({"messages": messages}))["prompt"].clone();
+    let user = json!({"role": "user", "content": "hi"});
+    assert_eq!(prompt(json!([user])), "System: Be brief.\nUser: hi\nAssistant:");
+    assert_eq!(prompt(json!([{"role": "system", "content": "Rhyme."}, user])), "System: Rhyme.\nUser: hi\nAssistant:");
+    assert_eq!(server.post("/apply-template", &json!({"messages": []})).0, 400);
+    let call = json!({"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let said = json!({"role": "assistant", "content": "Let me see.", "tool_calls": [call]});
+    let expected =
+        "System: Be brief.\nUser: hi\nAssistant: Let me see.\n{\"name\": \"f\", \"arguments\": {}}\nAssistant:";
+    assert_eq!(prompt(json!([user, said])), expected);
+}
+
+#[test]
+fn errors_name_the_key_of_their_interface() {
+    let server = plain();
+    let param = |path: &str, body: Value| {
+        let (status, reply) = server.post(path, &body);
+        (status, reply["error"]["param"].clone())
+    };
+    assert_eq!(param("/v1/responses", json!({"model": "demo", "input": []})), (400, "input".into()));
+    assert_eq!(param("/detokenize", json!({"tokens": [4_000_000_000_u32]})), (400, "tokens".into()));
+    assert_eq!(param("/completion", json!({"prompt": [4_000_000_000_u32]})), (400, "prompt".into()));
+}
+
 #[test]
 fn errors_have_their_status_and_shape() {
     let server = start(ServerOptions { body_limit: 4096, ..Default::default() }, ServeOptions::default(), None);

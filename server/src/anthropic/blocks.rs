@@ -5,11 +5,16 @@ use serde_json::{Value, json};
 
 use crate::reply::{Collected, Delta};
 
-/// Anthropic's words for why a reply is over, and the text that ended it.
-pub(crate) fn stop_reason(stop: &StopReason, has_calls: bool) -> (&'static str, Option<&str>) {
+/// Anthropic's words for why a reply is over, and which of the request's own stop sequences ended it; `has_calls`: with
+/// [whole calls](Collected::has_whole_calls) of tools.
+pub(crate) fn stop_reason<'a>(
+    stop: &'a StopReason,
+    own_stops: &[String],
+    has_calls: bool,
+) -> (&'static str, Option<&'a str>) {
     match stop {
         StopReason::MaxTokens | StopReason::ContextLimit => ("max_tokens", None),
-        StopReason::StopSequence(text) => ("stop_sequence", Some(text)),
+        StopReason::StopSequence(text) if own_stops.contains(text) => ("stop_sequence", Some(text)),
         _ if has_calls => ("tool_use", None),
         _ => ("end_turn", None),
     }

@@ -27,6 +27,8 @@ pub(crate) struct MessagesRequest {
     pub(crate) chat: Prepared,
     pub(crate) stream: bool,
     pub(crate) priority: i32,
+    /// Stop sequences of its own, not the bundle's.
+    pub(crate) own_stops: Vec<String>,
 }
 
 impl MessagesRequest {
@@ -62,7 +64,8 @@ impl MessagesRequest {
             one_call,
         };
         let priority = sampling.priority();
-        Ok(Self { chat: Prepared::new(state, parts)?, stream: fields.stream.unwrap_or(false), priority })
+        let own_stops = sampling.stops()?.unwrap_or_default();
+        Ok(Self { chat: Prepared::new(state, parts)?, stream: fields.stream.unwrap_or(false), priority, own_stops })
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::reply::{Collected, ToolCall};
 
-/// OpenAI's word for why a reply is over.
+/// OpenAI's word for why a reply is over; `has_calls`: with [whole calls](Collected::has_whole_calls) of tools.
 pub(crate) fn finish_reason(stop: &StopReason, has_calls: bool) -> &'static str {
     match stop {
         StopReason::MaxTokens | StopReason::ContextLimit => "length",

@@ -1,7 +1,7 @@
 //! Messages as requests have them, made fit for a template.
 
 use open_genie::chat_template::{Chat, Message};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::tools::generic::instructions;
@@ -30,6 +30,14 @@ pub(crate) fn chat(
     Ok(chat)
 }
 
+/// Puts a system message before messages of a request that begin with none; none before none.
+pub(crate) fn put_system(messages: &mut Vec<Value>, text: &str) {
+    let role = messages.first().and_then(|message| message.get("role")).and_then(Value::as_str);
+    if role.is_some_and(|role| role != "system" && role != "developer") {
+        messages.insert(0, json!({"role": "system", "content": text}));
+    }
+}
+
 fn one(index: usize, mut message: Value, template: &str) -> Result<Message, ApiError> {
     let at = format!("messages[{index}]");
     if let Some(object) = message.as_object_mut() {
@@ -49,10 +57,12 @@ fn one(index: usize, mut message: Value, template: &str) -> Result<Message, ApiE
         }
         let calls = object.get("tool_calls").filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()));
         if let Some(calls) = calls.filter(|_| !format::knows_tools(template)) {
-            let text: Vec<String> = format::calls_of(calls)
+            let calls = format::calls_of(calls)
                 .into_iter()
-                .map(|(name, arguments)| format!("{{\"name\": {}, \"arguments\": {arguments}}}", Value::from(name)))
-                .collect();
+                .map(|(name, arguments)| format!("{{\"name\": {}, \"arguments\": {arguments}}}", Value::from(name)));
+            // What the model said before its calls stands before them.
+            let said = object.get("content").and_then(Value::as_str).filter(|text| !text.is_empty());
+            let text: Vec<String> = said.map(str::to_owned).into_iter().chain(calls).collect();
             object.insert("content".into(), text.join("\n").into());
         }
     }

@@ -44,7 +44,11 @@ impl Prepared {
     pub(crate) fn new(state: &State, parts: Parts) -> Result<Self, ApiError> {
         let (tools, forced) = parts.choice.apply(parts.tools)?;
         let source = state.model.template().source();
-        let mut chat = messages::chat(parts.messages, &tools, parts.variables, source)?;
+        let mut messages = parts.messages;
+        if let Some(system) = state.options.system.as_deref() {
+            messages::put_system(&mut messages, system);
+        }
+        let mut chat = messages::chat(messages, &tools, parts.variables, source)?;
         chat.add_generation_prompt = parts.open_reply;
         let text = state.model.render(&chat)?;
         let prompt = state.model.encode(&text)?;

@@ -21,7 +21,7 @@ pub(crate) fn prompts(state: &State, body: &Value) -> Result<Vec<Vec<TokenId>>, 
         Some(text @ Value::String(_)) => vec![one(state, text)?],
         // Numbers are one prompt; texts and lists are a prompt each.
         Some(Value::Array(all)) if all.iter().all(Value::is_number) && !all.is_empty() => {
-            vec![tokens(state, all)?]
+            vec![tokens(state, "prompt", all)?]
         }
         // Counted first: making tokens of too many would take long.
         Some(Value::Array(all)) if !(1..=MOST).contains(&all.len()) => {
@@ -37,18 +37,18 @@ pub(crate) fn prompts(state: &State, body: &Value) -> Result<Vec<Vec<TokenId>>, 
 fn one(state: &State, prompt: &Value) -> Result<Vec<TokenId>, ApiError> {
     match prompt {
         Value::String(text) => state.model.encode(text),
-        Value::Array(all) => tokens(state, all),
+        Value::Array(all) => tokens(state, "prompt", all),
         _ => Err(ApiError::invalid("prompt", "`prompt`: expected texts or lists of tokens")),
     }
 }
 
-/// Ids of a list.
-pub(crate) fn tokens(state: &State, all: &[Value]) -> Result<Vec<TokenId>, ApiError> {
+/// Ids of the list of a key.
+pub(crate) fn tokens(state: &State, key: &str, all: &[Value]) -> Result<Vec<TokenId>, ApiError> {
     let n_vocab = state.model.n_vocab() as u64;
     let id = |value: &Value| {
         let id = value.as_u64().filter(|id| *id < n_vocab);
         id.map(|id| TokenId(id as u32))
-            .ok_or_else(|| ApiError::invalid("prompt", format!("token {value}: expected a number below {n_vocab}")))
+            .ok_or_else(|| ApiError::invalid(key, format!("token {value}: expected a number below {n_vocab}")))
     };
     all.iter().map(id).collect()
 }

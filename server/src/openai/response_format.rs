@@ -61,14 +61,18 @@ pub(crate) fn of_format(format: &Value) -> Result<Option<Grammar>, ApiError> {
 
 fn of_schema(at: &str, schema: &Value) -> Result<Grammar, ApiError> {
     match schema {
-        // llama.cpp's clients may send the schema as text.
-        Value::String(text) => read(at, GrammarKind::JsonSchema, text),
-        schema => {
-            let mut schema = schema.clone();
-            close_all(&mut schema);
-            read(at, GrammarKind::JsonSchema, &schema.to_string())
-        }
+        // llama.cpp's clients may send the schema as text. The reader says what is wrong with one that is no JSON.
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(schema) => of_closed(at, schema),
+            Err(_) => read(at, GrammarKind::JsonSchema, text),
+        },
+        schema => of_closed(at, schema.clone()),
     }
+}
+
+fn of_closed(at: &str, mut schema: Value) -> Result<Grammar, ApiError> {
+    close_all(&mut schema);
+    read(at, GrammarKind::JsonSchema, &schema.to_string())
 }
 
 /// Most bytes of a grammar or schema: what is found out about its rules may take a pass over all of them for each.

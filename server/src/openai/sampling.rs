@@ -146,7 +146,8 @@ impl Sampling {
         }
     }
 
-    fn stops(&self) -> Result<Option<Vec<String>>, ApiError> {
+    /// The stop sequences of the request's own, if it has any.
+    pub(crate) fn stops(&self) -> Result<Option<Vec<String>>, ApiError> {
         let stops = match (&self.keys.stop, &self.keys.stop_sequences) {
             (Some(Stop::One(text)), _) => vec![text.clone()],
             (Some(Stop::Many(texts)), _) => texts.clone(),

@@ -20,6 +20,11 @@ pub(crate) struct ToolCall {
 }
 
 impl Collected {
+    /// Whether it has calls of tools, the last one whole: a stop sequence may have cut it off.
+    pub(crate) fn has_whole_calls(&self) -> bool {
+        self.calls.last().is_some_and(|call| serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok())
+    }
+
     /// Takes a piece.
     pub(crate) fn push(&mut self, delta: &Delta) {
         match delta {

@@ -101,6 +101,9 @@ impl ResponsesRequest {
             }
             _ => return Err(ApiError::invalid("input", "`input`: expected a text or a list of items")),
         }
+        if messages.is_empty() {
+            return Err(ApiError::invalid("input", "`input` is empty: expected at least one item"));
+        }
         let mut tools = Vec::new();
         for (index, tool) in fields.tools.unwrap_or_default().iter().enumerate() {
             // Tools of other types are run by OpenAI's servers: the model is not offered them.

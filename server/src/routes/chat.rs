@@ -61,7 +61,7 @@ async fn whole(state: &State, mut jobs: Jobs, request: &ChatRequest, chunks: &Ch
                 if index == 0 {
                     times = timings(usage.n_prompt, finished.reply.kpis.n_drawn, &jobs.times[index]);
                 }
-                let finish = chat_reply::finish_reason(&finished.reply.stop, !reply.calls.is_empty());
+                let finish = chat_reply::finish_reason(&finished.reply.stop, reply.has_whole_calls());
                 let likely = match request.chat.settings.logprobs {
                     Some(_) => json!({"content": likely[index], "refusal": null}),
                     None => Value::Null,
@@ -94,7 +94,7 @@ async fn write(
     chunks: &Chunks,
 ) -> Result<(), StreamEnd> {
     let mut parsers: Vec<ReplyParser> = (0..request.n).map(|_| request.parser()).collect();
-    let (mut has_calls, mut n_tokens) = (vec![false; request.n], vec![0; request.n]);
+    let (mut replies, mut n_tokens) = (vec![Collected::default(); request.n], vec![0; request.n]);
     let mut usage = Usage { n_prompt: request.chat.prompt.len(), ..Usage::default() };
     for index in 0..request.n {
         out.data(&chunks.first(index)).await?;
@@ -112,7 +112,7 @@ async fn write(
             JobEvent::Started { .. } => continue,
         };
         for delta in &deltas {
-            has_calls[index] |= matches!(delta, crate::reply::Delta::Call { .. });
+            replies[index].push(delta);
             let mut chunk = chunks.piece(index, delta);
             if request.timings_per_token {
                 chunk["timings"] = timings(usage.n_prompt, n_tokens[index], &jobs.times[index]);
@@ -130,7 +130,7 @@ async fn write(
         }
         if let Some(finished) = finished {
             usage.add(&finished);
-            let finish = chat_reply::finish_reason(&finished.reply.stop, has_calls[index]);
+            let finish = chat_reply::finish_reason(&finished.reply.stop, replies[index].has_whole_calls());
             let mut chunk = chunks.last(index, finish);
             chunk["timings"] = timings(usage.n_prompt, finished.reply.kpis.n_drawn, &jobs.times[index]);
             out.data(&chunk).await?;

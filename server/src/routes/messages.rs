@@ -13,8 +13,7 @@ use crate::error::ApiError;
 use crate::extract::ModelRequest;
 use crate::ids;
 use crate::jobs::{JobEvent, Jobs};
-use crate::openai::prepared::Prepared;
-use crate::reply::{Collected, Delta};
+use crate::reply::Collected;
 use crate::stream::{self, ErrorEvent, EventSender, StreamEnd};
 
 type Body = Result<ModelRequest, ApiError>;
@@ -32,11 +31,13 @@ pub(crate) async fn create(asked: Body) -> Result<Response, AnthropicError> {
     let jobs = Jobs::submit(&state, vec![Request { prompt, settings, priority: request.priority }]).await?;
     let model = state.name().to_owned();
     if request.stream {
-        return Ok(stream::reply(&state, error_event, move |out| async move {
-            write(&out, jobs, &request.chat, &model).await
-        }));
+        return Ok(stream::reply(
+            &state,
+            error_event,
+            move |out| async move { write(&out, jobs, &request, &model).await },
+        ));
     }
-    Ok(Json(whole(jobs, &request.chat, &model).await?).into_response())
+    Ok(Json(whole(jobs, &request, &model).await?).into_response())
 }
 
 fn error_event(error: &ApiError) -> ErrorEvent {
@@ -60,14 +61,15 @@ fn message(model: &str, content: Vec<Value>, usage: Value) -> Value {
     })
 }
 
-async fn whole(mut jobs: Jobs, chat: &Prepared, model: &str) -> Result<Value, ApiError> {
+async fn whole(mut jobs: Jobs, request: &MessagesRequest, model: &str) -> Result<Value, ApiError> {
+    let MessagesRequest { chat, own_stops, .. } = request;
     let (mut parser, mut reply) = (chat.parser(), Collected::default());
     while let Some((_, event)) = jobs.next().await? {
         match event {
             JobEvent::Piece(piece) => parser.push(&piece.text).iter().for_each(|delta| reply.push(delta)),
             JobEvent::Done(finished) => {
                 parser.finish().iter().for_each(|delta| reply.push(delta));
-                let (reason, sequence) = blocks::stop_reason(&finished.reply.stop, !reply.calls.is_empty());
+                let (reason, sequence) = blocks::stop_reason(&finished.reply.stop, own_stops, reply.has_whole_calls());
                 let mut message = message(model, blocks::of_reply(&reply), usage(chat.prompt.len(), Some(&finished)));
                 message["stop_reason"] = reason.into();
                 message["stop_sequence"] = sequence.into();
@@ -80,11 +82,12 @@ async fn whole(mut jobs: Jobs, chat: &Prepared, model: &str) -> Result<Value, Ap
     Err(ApiError::cut_off())
 }
 
-async fn write(out: &EventSender, mut jobs: Jobs, chat: &Prepared, model: &str) -> Result<(), StreamEnd> {
+async fn write(out: &EventSender, mut jobs: Jobs, request: &MessagesRequest, model: &str) -> Result<(), StreamEnd> {
+    let MessagesRequest { chat, own_stops, .. } = request;
     let start = message(model, Vec::new(), usage(chat.prompt.len(), None));
     out.event("message_start", &json!({"type": "message_start", "message": start})).await?;
     out.event("ping", &json!({"type": "ping"})).await?;
-    let (mut parser, mut blocks, mut has_calls) = (chat.parser(), BlockEvents::default(), false);
+    let (mut parser, mut blocks, mut reply) = (chat.parser(), BlockEvents::default(), Collected::default());
     while let Some((_, event)) = out.wait(jobs.next()).await?? {
         let (deltas, finished) = match event {
             JobEvent::Piece(piece) => (parser.push(&piece.text), None),
@@ -94,12 +97,12 @@ async fn write(out: &EventSender, mut jobs: Jobs, chat: &Prepared, model: &str) 
         };
         let mut events = Vec::new();
         for delta in &deltas {
-            has_calls |= matches!(delta, Delta::Call { .. });
+            reply.push(delta);
             blocks.push(delta, &mut events);
         }
         if let Some(finished) = finished {
             blocks.close(&mut events);
-            let (reason, sequence) = blocks::stop_reason(&finished.reply.stop, has_calls);
+            let (reason, sequence) = blocks::stop_reason(&finished.reply.stop, own_stops, reply.has_whole_calls());
             let delta = json!({"stop_reason": reason, "stop_sequence": sequence});
             let usage = usage(chat.prompt.len(), Some(&finished));
             events.push(("message_delta", json!({"type": "message_delta", "delta": delta, "usage": usage})));

@@ -58,7 +58,11 @@ pub(crate) async fn act(
         "save" => {
             let (name, path) = file(&state, &body)?;
             let saved = state.ask(move |model| model.running().save_slot(slot, path)).await?;
-            let n = saved.map_err(|error| of_file(&name, error))?;
+            // The name is a good one: what fails is this machine.
+            let n = saved.map_err(|error| match error {
+                error @ open_genie::Error::Serving(_) => refused(error),
+                error => ApiError::Internal(format!("`{name}` cannot be saved: {}", with_causes(&error))),
+            })?;
             Ok(Json(json!({"id_slot": slot.0, "filename": name, "n_saved": n})))
         }
         "restore" => {

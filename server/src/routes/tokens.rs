@@ -35,7 +35,7 @@ pub(crate) async fn detokenize(ModelRequest { state, body }: ModelRequest) -> Re
     let text = state.prepare(move |state| {
         let list = body.get("tokens").and_then(Value::as_array);
         let list = list.ok_or_else(|| ApiError::invalid("tokens", "`tokens`: expected a list of numbers"))?;
-        state.model.decode(&prompt::tokens(state, list)?)
+        state.model.decode(&prompt::tokens(state, "tokens", list)?)
     });
     Ok(Json(json!({"content": text.await?})))
 }
