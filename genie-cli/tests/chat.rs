@@ -75,6 +75,50 @@ impl Place {
     }
 }
 
+/// libGenie knows no messages: a prompt that is written from those of before would drop its turns.
+#[test]
+fn messages_that_are_older_than_the_dialog_are_not_used() {
+    let place = Place::get();
+    let quick = ["-n", "6", "--greedy"];
+    let run = |args: &[&str]| place.run(&[&["run", "-c", "bundle"], args, &quick].concat());
+    let done = |args: &[&str]| {
+        let output = run(args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        stderr(&output).to_owned()
+    };
+    done(&["-p", "first", "--save", "ours"]);
+    done(&["-p", "first, and a second turn", "--raw", "--save", "theirs"]);
+    for entry in std::fs::read_dir(place.path("theirs")).unwrap().map(Result::unwrap) {
+        if entry.file_name() != "open-genie.kvs" {
+            std::fs::copy(entry.path(), place.path("ours").join(entry.file_name())).unwrap();
+        }
+    }
+    assert_eq!(place.messages("ours").len(), 2);
+    let said = done(&["-p", "third", "--restore", "ours", "--save", "next"]);
+    assert!(said.contains("taken as saved later by Genie") && said.contains("older than Genie's files"), "{said}");
+    assert!(!place.path("next").join("messages.json").exists(), "its messages are not known");
+    let refused = run(&["-p", "third", "--restore", "ours", "--chat-template", "chatml"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("are older than the dialog"), "{}", stderr(&refused));
+    let chat = place.chat(&["--restore", "ours"], "third\n");
+    assert_eq!(chat.status.code(), Some(1));
+    assert!(stderr(&chat).contains("libGenie went on with it"), "{}", stderr(&chat));
+}
+
+/// Who pipes messages learns from the status that one had no reply, or that a command failed; the others are answered.
+#[test]
+fn a_piped_chat_with_a_failure_ends_with_one() {
+    let place = Place::get();
+    for lines in ["/load nowhere\nhi\n", "/nonsense\nhi\n", "/set temp hot\nhi\n"] {
+        let output = place.chat(&["--greedy"], lines);
+        assert_eq!(output.status.code(), Some(1), "{lines}: {}", stderr(&output));
+        assert!(!output.stdout.is_empty(), "{lines}: the message behind it is answered");
+    }
+    let long = format!("{}\nhi\n", "word ".repeat(400));
+    assert_eq!(place.chat(&["--greedy"], &long).status.code(), Some(1));
+    assert_eq!(place.chat(&["--greedy"], "hi\n").status.code(), Some(0));
+}
+
 #[test]
 fn run_writes_the_prompt_as_the_bundles_template_does() {
     let place = Place::get();
@@ -167,7 +211,7 @@ fn what_a_chat_cannot_do_is_said_and_it_goes_on() {
          /system {long}\n/regen\n/system\n/save after\n"
     );
     let output = place.chat(&[], &lines);
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let said = stderr(&output);
     for part in [
         "did you mean `/save`?",

@@ -60,6 +60,49 @@ impl Place {
 
 const QUICK: [&str; 3] = ["-n", "3", "--greedy"];
 
+/// One of them compiles it, the others wait for that.
+#[test]
+fn processes_that_need_a_model_at_once_share_it() {
+    let place = Place::new();
+    place.gguf("tiny.gguf");
+    let start = || {
+        let mut command = place.command(&[&["run", "tiny.gguf", "ab"], &QUICK[..]].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let runs: Vec<_> = (0..4).map(|_| start()).collect();
+    let outputs: Vec<Output> = runs.into_iter().map(|run| run.wait_with_output().unwrap()).collect();
+    for output in &outputs {
+        assert!(output.status.success(), "{}", stderr(output));
+        assert_eq!(output.stdout, outputs[0].stdout);
+    }
+    let list = place.json(&["list"]);
+    assert_eq!(list["models"].as_array().unwrap().iter().filter(|model| model["name"] == "tiny").count(), 1, "{list}");
+}
+
+/// The folder of a compiled model has the name of its source and a key, and file systems have a limit.
+#[test]
+fn a_long_name_is_cut_in_the_cache() {
+    let place = Place::new();
+    let name = format!("{}.gguf", "ä".repeat(122));
+    place.gguf(&name);
+    place.done(&[&["run", &name, "ab"], &QUICK[..]].concat());
+}
+
+#[test]
+fn texts_and_ids_that_cannot_be_meant_are_refused() {
+    let place = Place::new();
+    place.gguf("tiny.gguf");
+    fs::write(place.path().join("t.txt"), "ab").unwrap();
+    for args in [["second", "-p", "first"], ["word", "-f", "t.txt"]] {
+        let said = place.refused(&[&["tokenize", "tiny.gguf"], &args[..]].concat());
+        assert!(said.contains("two texts are given"), "{args:?}: {said}");
+    }
+    let said = place.refused(&["tokenize", "tiny.gguf", "--decode", "4294967295"]);
+    assert!(said.contains("`--decode`: token 4294967295: expected a number below"), "{said}");
+    let said = place.refused(&[&["run", "tiny.gguf", "ab", "--logit-bias", "100000+1"], &QUICK[..]].concat());
+    assert!(said.contains("`--logit-bias`: token 100000: expected a number below"), "{said}");
+}
+
 #[test]
 fn a_gguf_file_runs_by_its_path_and_is_compiled_once() {
     let place = Place::new();

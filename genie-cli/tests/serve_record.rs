@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use crate::program::with_users_cache;
 use crate::served::{Server, serve};
 
 #[test]
@@ -29,6 +30,19 @@ fn steps_are_lines_of_the_file() {
     let rows = || steps[1..].iter().flat_map(|step| step["rows"].as_array().unwrap());
     let n_of = |kind: &str| rows().filter(|row| row["kind"] == kind).map(|row| row["n"].as_u64().unwrap()).sum::<u64>();
     assert_eq!((Some(n_of("prefill")), n_of("decode")), (reply["tokens_evaluated"].as_u64(), 4));
+}
+
+/// A server that does not start, here for its port, leaves the recording of another one alone.
+#[test]
+fn a_start_that_fails_leaves_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("steps.jsonl");
+    std::fs::write(&file, "what was there before\n").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = with_users_cache(&["serve", "--port", &port, "--record"]).arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "what was there before\n");
 }
 
 #[test]

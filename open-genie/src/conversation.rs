@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use chat_template::{Chat, ChatTemplate, Message, TemplateError};
-use dialog::{RestoreReport, SaveReport, SentenceCode};
+use dialog::{RestoreNote, RestoreReport, SaveReport, SentenceCode};
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -135,12 +135,16 @@ impl Conversation {
     /// refused: its tokens tell nothing of who spoke.
     ///
     /// # Errors
-    /// [`Error::Messages`], and nothing has changed; those of [`Session::restore`].
+    /// [`Error::Messages`], and the messages are as they were: also where libGenie has gone on with the dialog since, whose turns are in
+    /// no message. Those of [`Session::restore`].
     pub fn restore(&mut self, folder: impl AsRef<Path>) -> Result<RestoreReport, Error> {
         let folder = folder.as_ref();
         let messages = read_messages(folder)?
             .ok_or_else(|| messages_error(folder, "does not exist: the dialog was saved without messages"))?;
         let report = self.session.restore(folder)?;
+        if matches!(report.note, Some(RestoreNote::GenieWentOn { .. })) {
+            return Err(messages_error(folder, "is older than the dialog: libGenie went on with it"));
+        }
         self.chat.messages = messages;
         Ok(report)
     }

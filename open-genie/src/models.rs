@@ -21,6 +21,7 @@ mod compiled;
 mod error;
 #[cfg(feature = "demo")]
 pub mod fox;
+mod lock;
 mod source;
 mod variants;
 mod word;

@@ -3,9 +3,10 @@
 
 use anyhow::Result;
 use open_genie::sampler::{Chain, Mirostat, MirostatVersion, Stage};
-use open_genie::{SamplerSettings, TokenId};
+use open_genie::{Bundle, SamplerSettings, TokenId};
 
 use super::number::{self, Limit};
+use crate::failure::UserError;
 
 /// Sampler settings that override the config's.
 #[derive(clap::Args, Default, Clone)]
@@ -125,10 +126,26 @@ impl SamplerArgs {
         })
     }
 
+    /// Fails where a token's id of the flags is none of the model's.
+    pub fn check_vocabulary(&self, bundle: &Bundle) -> Result<()> {
+        let n_vocab = bundle.config().context().n_vocab;
+        match self.logit_bias.iter().find(|(id, _)| id.0 as usize >= n_vocab) {
+            None => Ok(()),
+            Some((id, _)) => {
+                let what = format!("`--logit-bias`: token {}: expected a number below {n_vocab}", id.0);
+                Err(UserError::error(what, "`genie tokenize MODEL TEXT` shows the ids of a text's tokens"))
+            }
+        }
+    }
+
     /// The config's sampler settings with the flags' overrides.
     pub fn apply(&self, mut settings: SamplerSettings) -> Result<SamplerSettings> {
         if let Some(temp) = self.temp {
             settings = settings.with_temp(temp)?;
+            if temp > 0.0 {
+                // A temperature would have no effect where the config says `greedy`.
+                settings = settings.with_greedy(false);
+            }
         }
         if let Some(k) = self.top_k {
             settings = settings.with_top_k(k as usize);
@@ -217,5 +234,18 @@ mod tests {
         assert_eq!((penalty.presence, penalty.last_n), (-1.0, 64));
         let none = SamplerArgs::default().apply(SamplerSettings::default()).unwrap();
         assert_eq!(none, SamplerSettings::default(), "no flag changes nothing");
+    }
+
+    #[test]
+    fn a_temperature_counts_before_the_configs_greedy() {
+        let greedy = SamplerSettings::default().with_greedy(true);
+        for (flags, expected) in [
+            (SamplerArgs { temp: Some(1.5), ..SamplerArgs::default() }, false),
+            (SamplerArgs { temp: Some(0.0), ..SamplerArgs::default() }, true),
+            (SamplerArgs { top_k: Some(5), ..SamplerArgs::default() }, true),
+            (SamplerArgs { temp: Some(1.5), greedy: true, ..SamplerArgs::default() }, true),
+        ] {
+            assert_eq!(flags.apply(greedy.clone()).unwrap().greedy(), expected);
+        }
     }
 }

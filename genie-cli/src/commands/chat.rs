@@ -23,7 +23,7 @@ use crate::args::{
 use crate::commands::run;
 use crate::exit::ExitStatus;
 use crate::failure::UserError;
-use crate::printer::Printer;
+use crate::printer::{OutputError, Printer};
 use command::Command;
 use input::{Input, Line};
 use screen::Screen;
@@ -105,6 +105,8 @@ struct Chat<'a> {
     last: Option<Reply>,
     /// What `/set` has set, in order.
     set: Vec<(String, String)>,
+    /// A message had no reply, or a command failed.
+    failed: bool,
 }
 
 /// Talks until `/exit`, Ctrl-D or a signal.
@@ -117,7 +119,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let context = args.long_context.compiled_context();
     let bundle = args.bundle.read_word(words.model, context, &args.backend, printer)?;
     let conversation = open(args, bundle, printer)?;
-    let mut chat = Chat { args, printer, screen: Screen::new(printer), conversation, last: None, set: Vec::new() };
+    let mut chat =
+        Chat { args, printer, screen: Screen::new(printer), conversation, last: None, set: Vec::new(), failed: false };
     if let Some(folder) = &args.restore {
         chat.restore(folder)?;
     }
@@ -144,14 +147,18 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             Some(Ok(Command::Exit)) => break,
             Some(Ok(command)) => {
                 if let Err(error) = chat.execute(command, &mut input) {
-                    printer.failure(&error);
+                    chat.went_wrong(error)?;
                 }
             }
-            Some(Err(why)) => printer.info(why),
+            Some(Err(why)) => {
+                printer.info(why);
+                chat.failed = true;
+            }
         }
     }
     printer.interrupt().check()?;
-    Ok(ExitStatus::Done)
+    // Who types sees what went wrong; who pipes learns it from the status.
+    Ok(if chat.failed && !input.is_terminal() { ExitStatus::Failed } else { ExitStatus::Done })
 }
 
 fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> {
@@ -171,6 +178,7 @@ fn open(args: &Args, bundle: Bundle, printer: &Printer) -> Result<Conversation> 
     }
     let mut session = bundle.open_session(&options)?;
     args.lora.apply(&mut session)?;
+    args.sampler.check_vocabulary(session.bundle())?;
     let settings = args.sampler.apply(session.sampler().clone())?;
     session.start_with_sampler(args.stops.forbid_ends(settings, &session)?);
     args.stops.apply(&mut session, None)?;
@@ -183,8 +191,18 @@ impl Chat<'_> {
         self.conversation.push(Message::user(text));
         if let Err(error) = self.answer(false) {
             self.conversation.messages_mut().pop();
-            self.printer.failure(&error);
+            self.went_wrong(error)?;
         }
+        Ok(())
+    }
+
+    /// Prints an error, after which the chat goes on; fails with it where nothing can be written any more.
+    fn went_wrong(&mut self, error: anyhow::Error) -> Result<()> {
+        if error.is::<OutputError>() {
+            return Err(error);
+        }
+        self.printer.failure(&error);
+        self.failed = true;
         Ok(())
     }
 
@@ -317,6 +335,7 @@ impl Chat<'_> {
             return Ok(());
         }
         let flags = SamplerArgs::of_pair(name, value)?;
+        flags.check_vocabulary(self.conversation.session().bundle())?;
         let settings = flags.apply(self.conversation.session().sampler().clone())?;
         self.conversation.session_mut().set_sampler(settings);
         Ok(())

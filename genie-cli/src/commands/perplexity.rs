@@ -143,8 +143,8 @@ fn print(printer: &Printer, report: Report, by_chunks: bool) -> Result<()> {
     printer.data_line(format_args!("tokens      {tokens} in {windows} windows of {window}"))?;
     printer.data_line(format_args!("NLL         {nats:.4} nats per token, standard error {error:.4}"))?;
     if by_chunks {
-        // llama.cpp divides by one token less.
-        let error = error * (tokens as f64 / (tokens as f64 - 1.0)).sqrt() * perplexity;
+        // llama.cpp divides by one token less; of one token there is no deviation.
+        let error = if tokens > 1 { error * (tokens as f64 / (tokens as f64 - 1.0)).sqrt() * perplexity } else { 0.0 };
         return printer.data_line(format_args!("Final estimate: PPL = {perplexity:.4} +/- {error:.5}"));
     }
     printer.data_line(format_args!("perplexity  {perplexity:.3}"))?;

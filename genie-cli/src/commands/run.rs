@@ -12,7 +12,8 @@ use engine::profile::{EventTimes, GraphTimes};
 use engine::{GraphProfile, ModeKind, StepLog};
 use open_genie::sampler::Logprobs;
 use open_genie::{
-    Bundle, Grammar, Opened, PrefixCacheOptions, Reply, SaveFormat, SentenceCode, Session, StopReason, StreamReply,
+    Bundle, Grammar, Opened, PrefixCacheOptions, Reply, RestoreNote, SaveFormat, SentenceCode, Session, StopReason,
+    StreamReply,
 };
 use qnn_api::ProfileLevel;
 use serde_json::{Value, json};
@@ -54,7 +55,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if let Some(folder) = &args.saved.save {
         outfile::must_take_files("--save", folder)?;
     }
-    let messages = Messages::new(args, &bundle, &prompt, printer)?;
+    let mut messages = Messages::new(args, &bundle, &prompt, printer)?;
     let graphs = args.graph_profile.map(|level| {
         GraphProfile::new(match level {
             GraphProfileArg::Basic => ProfileLevel::Basic,
@@ -66,6 +67,9 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     args.lora.apply(&mut session)?;
     if let Some(folder) = &args.saved.restore {
         let report = session.restore(folder)?;
+        if matches!(report.note, Some(RestoreNote::GenieWentOn { .. })) {
+            messages = Messages::outdated(messages, args, folder, printer)?;
+        }
         if let Some(note) = report.note {
             printer.info(format_args!("warning: {note}"));
         }
@@ -155,7 +159,7 @@ fn stopped(printer: &Printer, reply: &Reply, saved: Option<&Path>) -> Result<()>
     Err(Interrupted::new(signal, done).into())
 }
 
-/// Writes the profile and the dialog; returns where the dialog was saved.
+/// Saves the dialog, then writes the profile; returns where the dialog was saved. A profile that cannot be written costs no dialog.
 fn keep<'a>(
     args: &'a Args,
     printer: &Printer,
@@ -164,9 +168,23 @@ fn keep<'a>(
     reply: &Reply,
     messages: Option<Messages>,
 ) -> Result<Option<&'a Path>> {
+    let saved = save(args, printer, session, reply, messages);
     if let Some(file) = &args.profile {
-        write_profile(file, session, graphs)?;
+        let written = write_profile(file, session, graphs);
+        // Of two errors the dialog's counts.
+        return saved.and_then(|saved| written.map(|()| saved));
     }
+    saved
+}
+
+/// Saves the dialog where that is asked for; returns where.
+fn save<'a>(
+    args: &'a Args,
+    printer: &Printer,
+    session: &mut Session,
+    reply: &Reply,
+    messages: Option<Messages>,
+) -> Result<Option<&'a Path>> {
     let Some(folder) = &args.saved.save else { return Ok(None) };
     if session.history().is_empty() {
         // Only a signal before the first step leaves none.
@@ -221,6 +239,7 @@ fn open(
         warn_of_nominal_costs(model, model.calibration_mismatch(), printer)?;
     }
     let mut session = opened.into_session()?;
+    args.sampler.check_vocabulary(session.bundle())?;
     let settings = args.sampler.apply(session.sampler().clone())?.with_logprobs(args.logprobs);
     session.start_with_sampler(args.stops.forbid_ends(settings, &session)?);
     if let Some(n) = args.streams {

@@ -167,8 +167,9 @@ impl Args {
             options = options.prefix_cache(PrefixCacheOptions { folder: folder.clone(), max_bytes, min_tokens });
         }
         let model = bundle.open_either(&self.speculation.apply(options)?)?;
-        let serve = self.scheduling.options(model.bundle());
-        let times_steps = serve.target.is_some() && model.step_times()?.is_none();
+        let mut serve = self.scheduling.options(model.bundle());
+        serve.step_times = model.step_times()?;
+        let times_steps = serve.target.is_some() && serve.step_times.is_none();
         let mut serving = model.into_serving(serve)?;
         if times_steps {
             let times = serving.scheduler().step_times().all();
@@ -216,7 +217,8 @@ impl Args {
             reply_timeout: Duration::from_secs(self.timeout),
             drain: Duration::from_secs(self.drain),
             access_log: self.access_log(printer),
-            record: self.record.as_deref().map(|path| recording::open(path, printer)).transpose()?,
+            record: self.record.as_deref().map(|path| recording::sink(path, printer)),
+            system: self.chat.system_text().map(str::to_owned),
             max_tokens: self.max_tokens.and_then(|Limit(most)| most),
             ..ServerOptions::default()
         })

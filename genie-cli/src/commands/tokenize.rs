@@ -52,6 +52,12 @@ pub struct Args {
 /// Prints tokens, or the text of some.
 pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let words = Words::of(&args.words, &args.bundle)?;
+    let given =
+        words.prompt.into_iter().chain(args.prompt.as_deref()).count() + usize::from(args.prompt_file.is_some());
+    if given > 1 {
+        let hint = "leave out all but one: a word behind the model, `--prompt` or `--prompt-file`";
+        return Err(UserError::error("two texts are given", hint));
+    }
     let text = match (&args.decode, args.prompt.as_deref().or(words.prompt), &args.prompt_file) {
         (Some(_), Some(word), _) => {
             let hint = "leave out one of them";
@@ -70,6 +76,11 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     let bundle = args.bundle.read_word(words.model, None, &args.backend, printer)?;
     let tokenizer = bundle.tokenizer()?;
     if let Some(ids) = &args.decode {
+        let n_vocab = bundle.config().context().n_vocab;
+        if let Some(id) = ids.iter().find(|id| **id as usize >= n_vocab) {
+            let hint = "ids are those that `genie tokenize MODEL TEXT` shows";
+            return Err(UserError::error(format!("`--decode`: token {id}: expected a number below {n_vocab}"), hint));
+        }
         let ids: Vec<TokenId> = ids.iter().copied().map(TokenId).collect();
         let text = tokenizer.decode(&ids)?;
         match args.json {

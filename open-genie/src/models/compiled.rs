@@ -13,6 +13,7 @@ use genie_bundle::CONFIG_FILE;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ModelsError, Result};
+use super::lock;
 use super::source::{ModelSource, name_of};
 use super::variants::{context_lengths, memory_bytes};
 use crate::backend::open_backend;
@@ -20,6 +21,8 @@ use crate::options::Options;
 
 const RECORD: &str = "source.json";
 const BUNDLE: &str = "bundle";
+/// Most bytes of a source's name in that of its folder.
+const LONGEST_NAME: usize = 200;
 const WIDTHS: [u32; 3] = [1, 32, 128];
 
 /// The compiled models of a folder.
@@ -97,10 +100,11 @@ impl CompiledModels {
     }
 
     /// Compiles a source for this machine's CPU and returns the bundle: weights as the file has them, widths 1, 32 and 128, and
-    /// the context lengths of [`context_lengths`].
+    /// the context lengths of [`context_lengths`]. While another process compiles it, that one's bundle is waited for, and taken if it
+    /// fits.
     ///
     /// # Errors
-    /// The model cannot be compiled, or the folder not be written.
+    /// The model cannot be compiled, or the folder not be written; [`CompileError::Cancelled`](compiler::CompileError::Cancelled), while waiting too.
     pub fn compile(
         &self,
         source: &ModelSource,
@@ -111,10 +115,13 @@ impl CompiledModels {
         let summary = ModelSummary::read(source.path()).map_err(ModelsError::from)?;
         let row = summary.cache_bytes_per_token(Precision::F16);
         let cls = context_lengths(context, summary.spec.max_positions, row, memory_bytes());
-        let context = cls.last().map_or(0, |&cl| cl as usize);
         let folder = self.place(source);
         let bundle = folder.join(BUNDLE);
-        fs::create_dir_all(&folder).map_err(|source| ModelsError::Io { path: folder.clone(), source })?;
+        let (_lock, waited) = lock::take(&folder, progress)?;
+        if waited && let Some(bundle) = self.bundle_of(source, context) {
+            return Ok(bundle);
+        }
+        let context = cls.last().map_or(0, |&cl| cl as usize);
         let compile = CompileOptions {
             ars: WIDTHS.into_iter().filter(|&ar| ar as usize <= context).collect(),
             cls,
@@ -161,8 +168,10 @@ impl CompiledModels {
     fn place(&self, source: &ModelSource) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         source.path().hash(&mut hasher);
-        let name: String =
-            source.name().chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
+        let fit = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+        let mut name: String = source.name().chars().map(fit).collect();
+        // A file's name has 255 bytes at the most; the key tells models apart.
+        name.truncate(name.floor_char_boundary(LONGEST_NAME));
         self.folder.join(format!("{name}-{:016x}", hasher.finish()))
     }
 }

@@ -27,6 +27,8 @@ pub enum ModelsError {
     NoCacheFolder,
     #[error("cannot read `{}`", path.display())]
     Io { path: PathBuf, source: std::io::Error },
+    #[error("cannot make `{}`", path.display())]
+    Make { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]

@@ -68,6 +68,21 @@ impl Messages {
         Ok(Some(Self { template, chat: Chat::new(messages) }))
     }
 
+    /// What becomes of messages that were saved before libGenie went on with the dialog: its turns are in none of them, and a prompt
+    /// that is written from them would drop these.
+    pub fn outdated(found: Option<Self>, args: &Args, folder: &Path, printer: &Printer) -> Result<Option<Self>> {
+        if found.is_none() {
+            return Ok(None);
+        }
+        if args.chat.chat_template.is_some() || args.chat.system.is_some() {
+            let message =
+                format!("the messages in `{}` are older than the dialog: Genie went on with it", folder.display());
+            return Err(UserError::error(message, "leave out `--system` and `--chat-template`"));
+        }
+        printer.info("note: the messages beside the dialog are older than Genie's files: the prompt is given as it is");
+        Ok(None)
+    }
+
     /// The text of the whole conversation.
     pub fn write(&self) -> Result<String> {
         Ok(self.template.render(&self.chat).map_err(open_genie::Error::from)?)
