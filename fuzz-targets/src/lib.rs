@@ -13,7 +13,7 @@
 //! | [`TARGETS`] | name, function and form of the seeds of each target |
 //! | [`mutate`] | a seed with some of its bytes, numbers or JSON values changed |
 //! | [`seeds`] | the seeds in `seeds/`, and how they are made |
-//! | `fuzz-driver` | runs targets in child processes for some seconds: `cargo run -p fuzz-targets -- --seconds 60` |
+//! | `fuzz-driver` | runs targets in child processes for some seconds: `cargo run -p fuzz-targets --bin fuzz-driver -- --seconds 60` |
 //!
 //! The folder `fuzz/` holds the same targets for `cargo fuzz`, which needs a nightly compiler.
 //!

@@ -1,10 +1,10 @@
 //! `fuzz-driver`: feeds targets with mutated seeds on a stable compiler, each target in a child process with bounded memory.
 //!
 //! ```text
-//! cargo run -p fuzz-targets -- --seconds 60                 # every target
-//! cargo run -p fuzz-targets -- --seconds 600 gguf snapshot
-//! cargo run -p fuzz-targets -- --replay FILE gguf           # one input again
-//! cargo run -p fuzz-targets -- --write-seeds                # make `seeds/` again
+//! cargo run -p fuzz-targets --bin fuzz-driver -- --seconds 60                 # every target
+//! cargo run -p fuzz-targets --bin fuzz-driver -- --seconds 600 gguf snapshot
+//! cargo run -p fuzz-targets --bin fuzz-driver -- --replay FILE gguf           # one input again
+//! cargo run -p fuzz-targets --bin fuzz-driver -- --write-seeds                # make `seeds/` again
 //! ```
 //!
 //! An input that kills its process, takes longer than ten seconds or asks for more than 4 GiB is kept below
