@@ -83,9 +83,7 @@ fn a_reply_follows_a_schema() {
 #[test]
 fn a_call_is_forced_and_streamed() {
     let server = plain();
-    let tool = json!({"type": "function", "function": {"name": "look", "parameters": {
-        "type": "object", "properties": {"far": {"type": "boolean"}}, "required": ["far"],
-    }}});
+    let tool = json!({"type": "function", "function": {"name": "look", "parameters": tool_schema()}});
     let more =
         json!({"max_tokens": 100, "tools": [tool], "tool_choice": {"type": "function", "function": {"name": "look"}}});
     let reply = server.ok("/v1/chat/completions", &ask("Look!", more.clone()));
@@ -107,9 +105,7 @@ fn a_call_is_forced_and_streamed() {
 #[test]
 fn a_call_that_is_cut_off_is_no_call() {
     let server = plain();
-    let tool = json!({"type": "function", "function": {"name": "look", "parameters": {
-        "type": "object", "properties": {"far": {"type": "boolean"}}, "required": ["far"],
-    }}});
+    let tool = json!({"type": "function", "function": {"name": "look", "parameters": tool_schema()}});
     // Of `{"name": "look", "arguments": {"far": ..}}` the end is missing.
     let more = json!({"max_tokens": 100, "tools": [tool], "tool_choice": "required", "stop": ["}"]});
     let reply = server.ok("/v1/chat/completions", &ask("Look!", more.clone()));

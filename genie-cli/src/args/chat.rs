@@ -45,11 +45,6 @@ impl ChatArgs {
         }
     }
 
-    /// The text of the system message, if there is one.
-    pub fn system_text(&self) -> Option<&str> {
-        self.system.as_deref()
-    }
-
     /// The system message, if there is one.
     pub fn system(&self) -> Option<Message> {
         self.system.as_ref().map(Message::system)

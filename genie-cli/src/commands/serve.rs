@@ -168,7 +168,9 @@ impl Args {
         }
         let model = bundle.open_either(&self.speculation.apply(options)?)?;
         let mut serve = self.scheduling.options(model.bundle());
-        serve.step_times = model.step_times()?;
+        if serve.target.is_some() {
+            serve.step_times = model.step_times()?;
+        }
         let times_steps = serve.target.is_some() && serve.step_times.is_none();
         let mut serving = model.into_serving(serve)?;
         if times_steps {
@@ -218,7 +220,7 @@ impl Args {
             drain: Duration::from_secs(self.drain),
             access_log: self.access_log(printer),
             record: self.record.as_deref().map(|path| recording::sink(path, printer)),
-            system: self.chat.system_text().map(str::to_owned),
+            system: self.chat.system.clone(),
             max_tokens: self.max_tokens.and_then(|Limit(most)| most),
             ..ServerOptions::default()
         })

@@ -33,7 +33,7 @@ pub fn checkpoint() -> Result<PathBuf> {
     let is_whole =
         |(name, bytes): &(&str, &[u8])| folder.join(name).metadata().is_ok_and(|meta| meta.len() == bytes.len() as u64);
     if !FILES.iter().all(is_whole) {
-        std::fs::create_dir_all(&folder).map_err(|source| ModelsError::Io { path: folder.clone(), source })?;
+        std::fs::create_dir_all(&folder).map_err(|source| ModelsError::Make { path: folder.clone(), source })?;
         let mut files = FileSet::new(&folder);
         for (name, bytes) in FILES {
             files.add_bytes(name, bytes)?;

@@ -17,11 +17,16 @@ pub struct Messages {
     chat: Chat,
 }
 
+/// Whether a flag wants the prompt as a message.
+fn is_asked_for(args: &Args) -> bool {
+    args.chat.chat_template.is_some() || args.chat.system.is_some()
+}
+
 impl Messages {
     /// The prompt as the last message of what was restored; `None` where it is given to the model as it is: token ids, text
     /// that states the whole conversation, `--raw`, and bundles without a template.
     pub fn new(args: &Args, bundle: &Bundle, prompt: &Prompt, printer: &Printer) -> Result<Option<Self>> {
-        let asked = args.chat.chat_template.is_some() || args.chat.system.is_some();
+        let asked = is_asked_for(args);
         if matches!(prompt, Prompt::Batch(_)) {
             if !asked && !args.raw && args.chat.template(bundle)?.is_some() {
                 printer.info("note: `--prompts` gives each line to the model as it is, without the chat template");
@@ -74,7 +79,7 @@ impl Messages {
         if found.is_none() {
             return Ok(None);
         }
-        if args.chat.chat_template.is_some() || args.chat.system.is_some() {
+        if is_asked_for(args) {
             let message =
                 format!("the messages in `{}` are older than the dialog: Genie went on with it", folder.display());
             return Err(UserError::error(message, "leave out `--system` and `--chat-template`"));
