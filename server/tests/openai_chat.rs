@@ -132,6 +132,19 @@ fn a_call_that_is_cut_off_is_no_call() {
     };
     assert_eq!(reason(json!(["}"])), ("stop_sequence".into(), "}".into()));
     assert_eq!(reason(json!([])), ("tool_use".into(), Value::Null));
+
+    let mut body = json!({
+        "input": "Look!", "temperature": 0, "tool_choice": "required",
+        "tools": [{"type": "function", "name": "look", "parameters": tool_schema()}],
+    });
+    let status = |reply: &Value| (reply["output"][0]["type"].clone(), reply["output"][0]["status"].clone());
+    assert_eq!(status(&server.ok("/v1/responses", &body)), ("function_call".into(), "completed".into()));
+    body["stop"] = json!(["}"]);
+    assert_eq!(status(&server.ok("/v1/responses", &body)), ("function_call".into(), "incomplete".into()));
+    body["stream"] = true.into();
+    let events = server.events("/v1/responses", &body);
+    let done = events.iter().find(|event| event["type"] == "response.output_item.done").unwrap();
+    assert_eq!(done["item"]["status"], "incomplete");
 }
 
 fn tool_schema() -> Value {

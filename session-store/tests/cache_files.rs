@@ -7,6 +7,7 @@ use genie_types::{SplitIdx, TokenId, Variant};
 use kvmanager::{
     HolePolicy, Keep, KvCache, KvDtype, KvForm, KvGeometry, KvImage, KvOptions, ModeKind, Policy, SeqId, Variants,
 };
+use serde_json::json;
 use session_store::{
     DialogState, FolderFault, GenieFolder, ModelHash, NoGenieForm, PrefixStore, SavedSequence, SavedToken, Snapshot,
     StoreError,
@@ -257,6 +258,16 @@ fn genie_reads_and_writes_the_same_folder() {
             "{err}"
         );
         std::fs::write(&history, &whole).unwrap();
+        for n_past in [12, 15, usize::MAX] {
+            let counters = json!({
+                "last-tok": 13, "n-generated": 0, "n-past": n_past, "n-prompt": 14, "n-queries": 1,
+                "prefill-only": false, "process-state": 0, "unprocessed-embedding-size": 0, "unprocessed-tokens-size": 0,
+            });
+            std::fs::write(dir.path().join("dialog.json"), counters.to_string()).unwrap();
+            let expected = format!("`token-history-slot-0` has 14 tokens, but `dialog.json` says {n_past}");
+            let why = folder.read_dialog(&[]).unwrap_err().to_string();
+            assert!(why.ends_with(&expected), "{why}");
+        }
 
         let mut bytes = bytes;
         bytes.pop();

@@ -19,10 +19,17 @@ pub(crate) struct ToolCall {
     pub(crate) arguments: String,
 }
 
+impl ToolCall {
+    /// Whether its arguments are all there, as JSON.
+    pub(crate) fn is_whole(&self) -> bool {
+        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+    }
+}
+
 impl Collected {
     /// Whether it has calls of tools, the last one whole: a stop sequence may have cut it off.
     pub(crate) fn has_whole_calls(&self) -> bool {
-        self.calls.last().is_some_and(|call| serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok())
+        self.calls.last().is_some_and(ToolCall::is_whole)
     }
 
     /// Takes a piece.

@@ -89,7 +89,7 @@ impl Output {
         out.push(event);
     }
 
-    /// Ends the item that is open, with that status.
+    /// Ends the item that is open, with that status; a call that a stop sequence cut off is incomplete whatever it says.
     pub(crate) fn close(&mut self, status: &str, out: &mut Vec<(&'static str, Value)>) {
         let Some((id, open)) = self.open.take() else { return };
         let index = self.items.len();
@@ -113,6 +113,7 @@ impl Output {
                 items::message(&id, status, &[part])
             }
             Open::Call(call) => {
+                let status = if call.is_whole() { status } else { "incomplete" };
                 let fields = json!({
                     "item_id": id, "output_index": index, "name": call.name, "arguments": call.arguments,
                 });

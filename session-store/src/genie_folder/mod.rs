@@ -162,7 +162,7 @@ impl<'a> GenieFolder<'a> {
         let n_past = counters.n_past;
         let tokens = drop_repeated_eos(self.read_history()?, n_past, starts_turn);
         let n_tokens = tokens.len();
-        if n_tokens != n_past && n_tokens != n_past + 1 {
+        if !matches!(n_tokens.checked_sub(n_past), Some(0 | 1)) {
             return Err(self.fault(FolderFault::HistoryCount { file: self.history_name(), n_tokens, n_past }));
         }
         let (found, expected) = (tokens.last().map_or(-1, |t| i64::from(t.0)), counters.last_tok);
@@ -247,7 +247,7 @@ fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
 /// Drops the second of two equal tokens where a new turn begins, until there is one more than `n_past`.
 fn drop_repeated_eos(mut tokens: Vec<TokenId>, n_past: usize, starts_turn: &[TokenId]) -> Vec<TokenId> {
     let mut i = 0;
-    while tokens.len() > n_past + 1 && i + 2 < tokens.len() {
+    while tokens.len().saturating_sub(n_past) > 1 && i + 2 < tokens.len() {
         if tokens[i] == tokens[i + 1] && starts_turn.contains(&tokens[i + 2]) {
             tokens.remove(i);
         }
