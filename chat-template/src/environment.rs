@@ -18,12 +18,14 @@ pub(crate) fn environment() -> Environment<'static> {
     env.set_syntax(syntax.expect("the usual delimiters are valid"));
     env.set_undefined_behavior(UndefinedBehavior::Lenient);
     env.set_fuel(Some(FUEL));
+    // Errors would hold values, as deep as they are.
+    env.set_debug(false);
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.set_unknown_method_callback(|state, value, name, args| {
         minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
     });
     env.set_formatter(|out, _, value| {
-        let text = if value.kind() == ValueKind::String { None } else { Some(python::str(value)) };
+        let text = if value.kind() == ValueKind::String { None } else { Some(python::str(value)?) };
         out.write_str(text.as_deref().or_else(|| value.as_str()).unwrap_or_default()).map_err(Error::from)
     });
     env.add_test("iterable", |value: Value| {

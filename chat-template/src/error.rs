@@ -13,6 +13,17 @@ pub enum TemplateError {
         #[source]
         source: minijinja::Error,
     },
+    /// The template is longer than any that is in use.
+    #[error("the chat template has {found} bytes, expected at most {most}")]
+    TooLong {
+        /// Most bytes.
+        most: usize,
+        /// How many it has.
+        found: usize,
+    },
+    /// No thread for the template can be started.
+    #[error("no thread for the chat template can be started")]
+    Thread(#[source] std::io::Error),
     /// The template calls `raise_exception`: it does not take these messages.
     #[error("the chat template refuses these messages: {message}")]
     Refused {

@@ -7,7 +7,7 @@ use minijinja::{Error, ErrorKind, Value};
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
 
-use crate::python;
+use crate::{bounds, python};
 
 /// How Python separates: `", "` and `": "`, or lines.
 struct Dumps<'a> {
@@ -38,6 +38,7 @@ pub(crate) fn tojson(value: &Value, kwargs: Kwargs) -> Result<Value, Error> {
     };
     let lines = indent.as_deref().map(|text| PrettyFormatter::with_indent(text.as_bytes()));
     let mut out = Vec::new();
+    bounds::check(value)?;
     let mut json = serde_json::to_value(value).map_err(bad)?;
     if sorted {
         json.sort_all_objects();

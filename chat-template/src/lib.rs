@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod chat;
 mod environment;
 mod error;

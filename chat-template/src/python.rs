@@ -6,17 +6,19 @@ use minijinja::Value;
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{Error, ErrorKind};
 
-/// `str(value)`.
-pub(crate) fn str(value: &Value) -> String {
+use crate::bounds;
+
+/// `str(value)`; an error for a value that is too deep or too large.
+pub(crate) fn str(value: &Value) -> Result<String, Error> {
     match value.as_str() {
-        Some(text) => text.to_owned(),
-        None if value.is_undefined() => String::new(),
-        None => repr(value),
+        Some(text) => Ok(text.to_owned()),
+        None if value.is_undefined() => Ok(String::new()),
+        None => bounds::check(value).map(|()| repr(value)),
     }
 }
 
 /// `repr(value)`.
-pub(crate) fn repr(value: &Value) -> String {
+fn repr(value: &Value) -> String {
     match value.kind() {
         ValueKind::None | ValueKind::Undefined => "None".into(),
         ValueKind::Bool => if value.is_true() { "True" } else { "False" }.into(),
@@ -78,5 +80,5 @@ fn quoted(text: &str) -> String {
 /// `raise_exception(message)`.
 pub(crate) fn raise_exception(message: &Value, _: Rest<Value>) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, "raised by the template")
-        .with_source(crate::error::Raised(str(message))))
+        .with_source(crate::error::Raised(str(message)?)))
 }

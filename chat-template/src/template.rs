@@ -6,7 +6,7 @@ use serde_json::Map;
 
 use crate::environment::{environment, without_generation_blocks};
 use crate::forms::{self, Forms};
-use crate::{Chat, TemplateError};
+use crate::{Chat, TemplateError, bounds};
 
 /// Texts of special tokens that templates write, such as `bos_token` and `eos_token`, by their names.
 pub type SpecialTokens = Map<String, serde_json::Value>;
@@ -28,7 +28,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// [`TemplateError::Syntax`].
+    /// As [`with_tokens`](Self::with_tokens).
     pub fn new(source: &str) -> Result<Self, TemplateError> {
         Self::with_tokens(source, SpecialTokens::new())
     }
@@ -37,13 +37,20 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// [`TemplateError::Syntax`].
+    /// [`TemplateError::Syntax`], [`TemplateError::TooLong`].
     pub fn with_tokens(source: &str, tokens: SpecialTokens) -> Result<Self, TemplateError> {
-        let mut env = environment();
-        env.add_template_owned(NAME, without_generation_blocks(source)).map_err(TemplateError::syntax)?;
-        let mut template = Self { env, tokens, source: source.to_owned(), forms: Forms::default() };
-        template.forms = forms::probe(|chat| template.render_as_is(chat));
-        Ok(template)
+        let (most, found) = (bounds::LONGEST, source.len());
+        if found > most {
+            return Err(TemplateError::TooLong { most, found });
+        }
+        let compile = || {
+            let mut env = environment();
+            env.add_template_owned(NAME, without_generation_blocks(source)).map_err(TemplateError::syntax)?;
+            let mut template = Self { env, tokens, source: source.to_owned(), forms: Forms::default() };
+            template.forms = forms::probe(|chat| template.render_as_is(chat));
+            Ok(template)
+        };
+        bounds::with_deep_stack(compile).map_err(TemplateError::Thread)?
     }
 
     /// The template's text.
@@ -64,6 +71,10 @@ impl ChatTemplate {
         if chat.messages.is_empty() {
             return Err(TemplateError::NoMessages);
         }
+        bounds::with_deep_stack(|| self.render_in_some_form(chat)).map_err(TemplateError::Thread)?
+    }
+
+    fn render_in_some_form(&self, chat: &Chat) -> Result<String, TemplateError> {
         let mut first_error = None;
         for forms in self.forms.alternatives(chat) {
             match self.render_as_is(&forms.apply(chat)) {

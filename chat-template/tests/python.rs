@@ -180,3 +180,27 @@ fn a_folder_has_a_template_a_list_or_none() {
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// Fuel bounds the steps of a template, not how deep its values and its expressions are: each of these ended the process.
+#[test]
+fn a_template_cannot_take_the_whole_stack() {
+    let nested = "{% set ns = namespace(x=[]) %}{% for i in range(90000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    let doubled = "{% set ns = namespace(x=['a']) %}{% for i in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+    for write in ["{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x | string }}", "{{ raise_exception(ns.x) }}"] {
+        for (values, why) in [(nested, "more than 500 levels"), (doubled, "more than 67108864 bytes")] {
+            let template = ChatTemplate::new(&format!("{values}{write}")).unwrap();
+            let error = template.render(&Chat::new(vec![Message::user("Hi")])).unwrap_err();
+            assert!(format!("{error:?}").contains(why), "{write}: {error:?}");
+        }
+    }
+    assert_eq!(render(&format!("{nested}{{{{ ns.x | length }}}}")), "1");
+
+    let n = 100_000;
+    assert_eq!(render(&format!("{{{{ 1{} }}}}", "+1".repeat(n))), (n + 1).to_string());
+    assert_eq!(render(&format!("{{{{ {}1 }}}}", "not ".repeat(n / 2))), "True");
+    assert_eq!(render(&format!("{{{{ 1{} }}}}", "|int".repeat(n / 2))), "1");
+    let chain = "{%elif m%}".repeat(n / 5);
+    assert_eq!(render(&format!("{{%if m%}}{chain}{{%endif%}}")), "");
+    let error = ChatTemplate::new(&" ".repeat(300_000)).unwrap_err();
+    assert_eq!(error.to_string(), "the chat template has 300000 bytes, expected at most 262144");
+}
