@@ -91,7 +91,7 @@ impl<X: Executor> Engine<X> {
         let kv = KvCache::new(&cache::geometry(&layout), variants, options)?;
         let mut io = IoBuffers::new(&layout, config.shared_memory.as_ref(), config.data_alignment)?;
         head_weight::load(&layout, &mut io, config)?;
-        let writers = InputWriters::new(&layout, &io, config, &kv)?;
+        let mut writers = InputWriters::new(&layout, &io, config, &kv)?;
         for wanted in io.roles() {
             if let BufferRole::Logits(dtype, quant) = wanted
                 && QuantParams::of(*dtype, quant).is_none()
@@ -110,7 +110,8 @@ impl<X: Executor> Engine<X> {
         let infos = || layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| &g.info));
         let dump = config.dump.as_ref().map(|dump| Dump::new(dump, infos(), writers.rope_tables(&layout, &io)));
         let graphs = infos().map(|g| g.name.clone());
-        let log = StepLog::new(graphs.collect(), (limit + 64) * layout.splits.len());
+        // As many steps as most dialogs have.
+        let log = StepLog::new(graphs.collect(), (limit.min(1 << 16) + 64) * layout.splits.len());
         let log_base = layout.splits.iter().scan(0, |base, split| {
             let here = *base;
             *base += split.graphs.len();
@@ -417,6 +418,10 @@ impl<X: Executor> SequenceModel for Engine<X> {
 
     fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError> {
         Engine::snapshot_of(self, seq)
+    }
+
+    fn rows_to_restore(&self, snapshot: &Snapshot) -> usize {
+        Engine::rows_to_restore(self, snapshot)
     }
 
     fn restore_sequence(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<(), EngineError> {

@@ -73,7 +73,7 @@ pub(crate) struct InputWriters {
 }
 
 impl InputWriters {
-    /// Rotary tables cover all positions that the cache's limit allows.
+    /// Rotary tables have all positions that the cache's limit allows.
     pub(crate) fn new(
         layout: &ModelLayout,
         io: &IoBuffers,
@@ -111,7 +111,7 @@ impl InputWriters {
                         let Some(rope) = positions::rope_of(layout, *table, config)? else { continue };
                         let angles = positions::angles(rope, config, limit);
                         let sin = matches!(role, InputRole::Sin(_));
-                        Kind::Rope(RopeTable::new(&angles, limit, sin, encoding()?).with_axes(rope.axes()))
+                        Kind::Rope(RopeTable::new(angles, limit, sin, encoding()?).with_axes(rope.axes()))
                     }
                     InputRole::Embeds => {
                         Kind::Embeds(Box::new(embedder(graph, config, encoding()?, layout.vocab_size)?))
@@ -162,15 +162,16 @@ impl InputWriters {
         self.writers.iter().any(|writer| matches!(&writer.kind, Kind::Rope(table) if table.has_axes()))
     }
 
-    /// The rotary tables, by the names of their inputs.
+    /// The rotary tables with all their positions, by the names of their inputs.
     pub(crate) fn rope_tables<'a>(
-        &'a self,
+        &'a mut self,
         layout: &'a ModelLayout,
         io: &'a IoBuffers,
     ) -> impl Iterator<Item = (&'a str, genie_types::Dtype, &'a [u8])> {
-        self.writers.iter().filter_map(|writer| match (&writer.kind, &io.roles()[writer.buffer]) {
+        self.writers.iter_mut().filter_map(|writer| match (&mut writer.kind, &io.roles()[writer.buffer]) {
             (Kind::Rope(table), BufferRole::Input(role, dtype, _)) => {
                 let (_, input) = user(layout, io, writer.buffer).input(*role)?;
+                table.reach(table.n_positions());
                 Some((input.name.as_str(), *dtype, table.bytes()))
             }
             _ => None,
@@ -194,10 +195,7 @@ impl InputWriters {
                 }
                 Kind::Rope(table) => {
                     let positions = batch.iter().flat_map(|batch| &batch.rows).flat_map(|row| &row.positions);
-                    let limit = table.n_positions();
-                    if let Some(&n_past) = positions.max().filter(|&&last| last >= limit) {
-                        return Err(Overflow::ContextExceeded { n_past, n_new: 1, limit }.into());
-                    }
+                    reach(table, positions.max().copied())?;
                     batch_input::fill_rope(bytes, size, batch, table);
                 }
                 Kind::Embeds(embedder) => {
@@ -272,10 +270,7 @@ impl InputWriters {
                 }
                 Kind::Rope(table) => {
                     let last = planned.columns.slices().map(|slice| slice.first + slice.n - 1).max();
-                    if let Some(n_past) = last.filter(|&last| last >= table.n_positions()) {
-                        let limit = table.n_positions();
-                        return Err(Overflow::ContextExceeded { n_past, n_new: 1, limit }.into());
-                    }
+                    reach(table, last)?;
                     if self.grids.is_empty() {
                         table.fill(bytes, &planned.columns, ar);
                     } else {
@@ -288,6 +283,16 @@ impl InputWriters {
         }
         Ok(())
     }
+}
+
+/// Has a rotary table computed up to a step's last position, if it has tokens.
+fn reach(table: &mut RopeTable, last: Option<usize>) -> Result<(), EngineError> {
+    let (limit, n) = (table.n_positions(), last.map_or(0, |last| last + 1));
+    if n > limit {
+        return Err(Overflow::ContextExceeded { n_past: n - 1, n_new: 1, limit }.into());
+    }
+    table.reach(n);
+    Ok(())
 }
 
 /// A graph that is bound to the buffer, for messages.

@@ -83,10 +83,7 @@ impl<X: Executor> Engine<X> {
     ) -> Result<(), EngineError> {
         let batch = self.graphs.layout.batch;
         inputs.iter().try_for_each(|input| self.check_tokens(input.tokens))?;
-        if let Some(input) = inputs.iter().find(|input| usize::from(input.seq.0) >= batch) {
-            let what = format!("sequence {} of a batch of {batch}", input.seq.0);
-            return Err(EngineError::Unsupported { what, hint: "" });
-        }
+        inputs.iter().try_for_each(|input| self.check_row(input.seq))?;
         if request == LogitsRequest::Each || self.kv.variants().groups().iter().any(|group| group.evicts()) {
             return Err(self.check_no_batch("drafts and long context").err().unwrap_or(EngineError::NoTokens));
         }
@@ -206,6 +203,15 @@ impl<X: Executor> Engine<X> {
             }
         });
         BatchStep { rows: rows.collect() }
+    }
+
+    /// Refuses a sequence that is no row of the batch.
+    pub(crate) fn check_row(&self, seq: SeqId) -> Result<(), EngineError> {
+        let batch = self.graphs.layout.batch;
+        if usize::from(seq.0) < batch {
+            return Ok(());
+        }
+        Err(EngineError::Unsupported { what: format!("sequence {} of a batch of {batch}", seq.0), hint: "" })
     }
 
     /// Forgets a row's tokens from position `first` on: its slots stay, hidden.

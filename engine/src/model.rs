@@ -325,6 +325,11 @@ pub trait SequenceModel: TokenModel {
     /// [`EngineError::Kv`]; [`EngineError::Unsupported`] for a model that cannot be saved.
     fn snapshot_of(&mut self, seq: SeqId) -> Result<Snapshot, EngineError>;
 
+    /// Free rows that [`restore_sequence`](Self::restore_sequence) needs for a snapshot; fewer than it has tokens where it shares some.
+    fn rows_to_restore(&self, snapshot: &Snapshot) -> usize {
+        snapshot.tokens().len()
+    }
+
     /// Puts the only sequence of a snapshot beside those that are there, as `seq`, which must be empty.
     ///
     /// # Errors

@@ -31,6 +31,8 @@ impl<X: Executor> Engine<X> {
     /// Brings sequences back to their marks after a failure, and returns the failure.
     pub(crate) fn rollback(&mut self, before: &[Mark], error: EngineError) -> EngineError {
         let nonsense = matches!(error, EngineError::NotFinite { .. });
+        // All of them, also where one of them cannot return: what is replayed then is what they had.
+        before.iter().for_each(|mark| self.sequences.of_mut(mark.seq).truncate(mark.len));
         let back = before.iter().try_for_each(|mark| self.return_to(*mark));
         let back = back.and_then(|()| Ok(self.kv.wait_all()?));
         let back = back.and_then(|()| if nonsense { Ok(self.clear_stale_rows()?) } else { Ok(()) });
@@ -45,8 +47,6 @@ impl<X: Executor> Engine<X> {
     fn return_to(&mut self, mark: Mark) -> Result<(), EngineError> {
         let Mark { seq, len, pos, n_dropped } = mark;
         let lost = EngineError::NotReproducible { n_past: pos, n_known: len };
-        let transcript = self.sequences.of_mut(seq);
-        transcript.truncate(len);
         if self.kv.n_dropped() != n_dropped {
             return Err(lost);
         }
@@ -54,7 +54,7 @@ impl<X: Executor> Engine<X> {
             return Ok(());
         }
         // Rows that a shift has moved ahead cannot be distinguished from those that came after.
-        if transcript.entries().any(|(_, at)| at >= pos) {
+        if self.sequences.of(seq).entries().any(|(_, at)| at >= pos) {
             return Err(lost);
         }
         Ok(self.kv.rewind(seq, pos)?)

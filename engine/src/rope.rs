@@ -1,4 +1,5 @@
-//! The rotary table: computed once in double, kept in the type the graphs take, copied row by row.
+//! The rotary table: computed once in double, kept in the type the graphs take, copied row by row. A context may have more positions than
+//! are ever used, so that rows are computed as far as a dialog comes.
 //!
 //! *Shapes*: `[positions, rope_dim]` for cos and for sin. *Units and dtype*: float16, float32 or quantised; a quantised value is
 //! the number cut down to the next lower step, as libGenie makes it.
@@ -15,25 +16,42 @@ use crate::quant::{QuantParams, Rounding};
 pub(crate) struct RopeTable {
     rows: Vec<u8>,
     row_bytes: usize,
+    angles: RopeAngles,
+    sin: bool,
+    encoding: QuantParams,
+    n_positions: usize,
     /// The axis of each angle, where tokens have three positions.
     axes: Option<Vec<usize>>,
 }
 
+/// Positions that are computed at a time.
+const BLOCK: usize = 4096;
+
 impl RopeTable {
-    /// Rows for positions `0..n_positions`.
-    pub(crate) fn new(angles: &RopeAngles, n_positions: usize, sin: bool, encoding: QuantParams) -> Self {
-        let RopeAngles { frequencies, amplitude } = angles;
-        let row_bytes = frequencies.len() * encoding.size_bytes();
-        // A vector of bytes may start anywhere; values are encoded in an aligned row and copied.
-        let mut row = crate::buffer::Buffer::zeroed(row_bytes);
-        let mut rows = Vec::with_capacity(n_positions * row_bytes);
-        for position in 0..n_positions {
-            let angles = frequencies.iter().map(|f| position as f64 * f);
-            let numbers = angles.map(|angle| amplitude * if sin { angle.sin() } else { angle.cos() });
-            encoding.encode(numbers, Rounding::Down, row.bytes_mut());
-            rows.extend_from_slice(row.bytes());
+    /// Rows for positions `0..n_positions`, the first of them computed.
+    pub(crate) fn new(angles: RopeAngles, n_positions: usize, sin: bool, encoding: QuantParams) -> Self {
+        let row_bytes = angles.frequencies.len() * encoding.size_bytes();
+        let mut made = Self { rows: Vec::new(), row_bytes, angles, sin, encoding, n_positions, axes: None };
+        made.reach(1);
+        made
+    }
+
+    /// Computes rows until positions `0..n` are there, `n` at most [`n_positions`](Self::n_positions).
+    pub(crate) fn reach(&mut self, n: usize) {
+        let done = self.rows.len() / self.row_bytes.max(1);
+        if n <= done {
+            return;
         }
-        Self { rows, row_bytes, axes: None }
+        let RopeAngles { frequencies, amplitude } = &self.angles;
+        let until = n.next_multiple_of(BLOCK).min(self.n_positions);
+        // A vector of bytes may start anywhere; values are encoded in an aligned row and copied.
+        let mut row = crate::buffer::Buffer::zeroed(self.row_bytes);
+        for position in done..until {
+            let angles = frequencies.iter().map(|f| position as f64 * f);
+            let numbers = angles.map(|angle| amplitude * if self.sin { angle.sin() } else { angle.cos() });
+            self.encoding.encode(numbers, Rounding::Down, row.bytes_mut());
+            self.rows.extend_from_slice(row.bytes());
+        }
     }
 
     /// The same for tokens with three positions: the axis of each angle.
@@ -65,7 +83,7 @@ impl RopeTable {
         }
     }
 
-    /// All rows, one after the other.
+    /// The rows that are computed, one after the other.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.rows
     }
@@ -77,10 +95,10 @@ impl RopeTable {
 
     /// Positions in the table.
     pub(crate) fn n_positions(&self) -> usize {
-        self.rows.len() / self.row_bytes
+        self.n_positions
     }
 
-    /// Fills `ar` rows: one for each column, the rest as position 0.
+    /// Fills `ar` rows: one for each column, the rest as position 0. The positions are [computed](Self::reach).
     pub(crate) fn fill(&self, bytes: &mut [u8], columns: &Columns, ar: usize) {
         let mut rest = &mut bytes[..ar * self.row_bytes];
         for slice in columns.slices() {
@@ -106,7 +124,7 @@ mod tests {
     #[test]
     fn rows_are_copied_and_padding_is_position_zero() {
         let angles = RopeConfig::new(2, 100.0).angles(8);
-        let (cos, sin) = (RopeTable::new(&angles, 8, false, f32s()), RopeTable::new(&angles, 8, true, f32s()));
+        let (cos, sin) = (RopeTable::new(angles.clone(), 8, false, f32s()), RopeTable::new(angles, 8, true, f32s()));
         assert_eq!(cos.n_positions(), 8);
         let mut buffer = Buffer::zeroed(4 * 2 * 3);
         cos.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 5, 2), 3);
@@ -122,7 +140,7 @@ mod tests {
     fn sixteen_bit_values_are_cut() {
         let quant = Quant::PerTensor { scale: 2.0 / 65535.0, offset: -32768 };
         let angles = RopeConfig::new(16, 1e4).angles(128);
-        let table = RopeTable::new(&angles, 128, false, QuantParams::of(Dtype::UFixed16, &quant).unwrap());
+        let table = RopeTable::new(angles, 128, false, QuantParams::of(Dtype::UFixed16, &quant).unwrap());
         let mut buffer = Buffer::zeroed(128 * 16 * 2);
         table.fill(buffer.bytes_mut(), &Columns::of(SeqId(0), 0, 128), 128);
         for (i, &value) in elements::<u16>(buffer.bytes()).iter().enumerate() {

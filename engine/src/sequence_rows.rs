@@ -79,7 +79,25 @@ impl<X: Executor> Engine<X> {
         Ok(snapshot)
     }
 
-    /// Puts the only sequence of a snapshot beside those that are there.
+    /// The sequence that begins most like a snapshot's, and how many tokens they have in common; 0 where rows do not stand for tokens and
+    /// positions alone.
+    fn shareable(&self, snapshot: &Snapshot) -> (SeqId, usize) {
+        let saved = snapshot.sequences.first().map_or(&[][..], |saved| &saved.tokens);
+        let in_place = saved.iter().enumerate().take_while(|(i, token)| token.position == *i);
+        // An id beyond the vocabulary stands for a row of embeddings, and for another one in another run.
+        let known = in_place.take_while(|(_, token)| (token.token.0 as usize) < self.vocab_size);
+        let tokens: Vec<_> = known.map(|(_, token)| token.token).collect();
+        let transcripts = (0..).map(SeqId).zip(self.sequences.all()).filter(|_| self.runs_together());
+        let common = transcripts.map(|(seq, transcript)| (seq, transcript.common_prefix(&tokens)));
+        common.max_by_key(|(_, n)| *n).unwrap_or_default()
+    }
+
+    /// Rows that [`restore_sequence`](Self::restore_sequence) of a snapshot takes: those that another sequence has are shared.
+    pub fn rows_to_restore(&self, snapshot: &Snapshot) -> usize {
+        snapshot.tokens().len() - self.shareable(snapshot).1
+    }
+
+    /// Puts the only sequence of a snapshot beside those that are there; rows of tokens at its beginning that another one has are shared.
     ///
     /// # Errors
     ///
@@ -91,7 +109,8 @@ impl<X: Executor> Engine<X> {
         if all.sequences.is_empty() && snapshot.sequences.iter().all(|saved| saved.seq == seq) {
             return self.restore_snapshot(snapshot);
         }
-        all.image = all.image.with_sequence(&snapshot.image, seq)?;
+        let (src, n) = self.shareable(snapshot);
+        all.image = all.image.with_sequence_like(&snapshot.image, seq, src, n)?;
         all.sequences.extend(snapshot.sequences.first().map(|saved| {
             let mut saved = saved.clone();
             saved.seq = seq;

@@ -76,6 +76,7 @@ impl<X: Executor> Engine<X> {
     /// [`EngineError::Kv`] where the cache cannot; as for all operations below.
     pub fn remove(&mut self, seq: SeqId, range: Range<usize>) -> Result<usize, EngineError> {
         if self.lockstep.is_some() {
+            self.check_row(seq)?;
             let first = range.start.min(self.sequences.of(seq).len());
             if range.end < self.sequences.of(seq).len() {
                 self.check_no_batch("taking tokens out of the middle")?;

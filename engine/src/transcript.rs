@@ -138,9 +138,10 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// No tokens; sequence 0 has room for `n`.
+    /// No tokens; sequence 0 has room for `n`, or for as many as most dialogs have.
     pub(crate) fn new(n: usize) -> Self {
-        let first = Transcript::with_capacity(n);
+        const USUAL: usize = 1 << 16;
+        let first = Transcript::with_capacity(n.min(USUAL));
         Self { transcripts: std::iter::once(first).chain((1..SeqId::COUNT).map(|_| Transcript::default())).collect() }
     }
 

@@ -105,7 +105,7 @@ fn a_session_that_was_damaged_or_is_of_other_weights_is_named_in_words() {
     let output = run(cache.path(), &[&again[..], &["-c", text(&other)]].concat());
     assert_eq!(code(&output), 1);
     let said = stderr(&output);
-    assert!(said.contains(&format!("saved with other weights (bundle `{name}`)")), "{said}");
+    assert!(said.contains(&format!("saved with other weights or another type of cache (bundle `{name}`)")), "{said}");
     assert!(said.contains(&format!("hint: restore with bundle `{name}`")), "{said}");
 }
 

@@ -68,8 +68,7 @@ impl PartialEq for Options {
 }
 
 impl Options {
-    /// The backend that the bundle's binaries are for, on all cores if it is the embedded one; the graphs that libGenie would
-    /// run.
+    /// The backend that the bundle's binaries are for, on all cores if it is the embedded one; the graphs that [`PolicyChoice::Auto`] chooses.
     pub fn new() -> Self {
         Self::default()
     }

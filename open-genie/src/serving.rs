@@ -8,7 +8,7 @@ use dialog::{DialogError, Grammar, SamplerCallback};
 pub use dialog::{ReplyPiece, RequestBase, RequestSettings, sampler::Logprobs};
 use engine::calibrate::{ServingStep, median};
 pub use engine::{CellRun, GroupCells, RowBudget};
-use engine::{PrefixCache, SeqId, Snapshot, StopFlag, TokenModel};
+use engine::{ModelHash, PrefixCache, SeqId, Snapshot, StopFlag, TokenModel};
 pub use serving::{
     Arrived, BatchingSettings, Counts, Event, Finished, Mixing, Parking, Policy, Request, RequestHandle, RequestId,
     RequestTimes, RowsOfStep, Scheduler, ServeError, ServeOptions, Server, Slot, SlotState, StepTime, StepTimes,
@@ -299,6 +299,14 @@ impl RunningServer {
     /// As [`submit_text`](Self::submit_text).
     pub fn submit(&self, request: Request) -> Result<RequestHandle, Error> {
         Ok(self.server.submit(request)?)
+    }
+
+    /// What names the model whose rows the slots hold.
+    ///
+    /// # Errors
+    /// The binaries cannot be read; the model cannot be saved.
+    pub fn model_hash(&self) -> Result<ModelHash, Error> {
+        Ok(self.server.between_steps(Scheduler::model_hash)??)
     }
 
     /// Writes the rows of a slot with their tokens into a file; returns how many tokens.

@@ -63,6 +63,12 @@ pub enum ServerError {
         #[source]
         source: std::io::Error,
     },
+    /// Another server keeps its slots in the folder.
+    #[error("another server keeps its slots in `{}`", path.display())]
+    SlotFolderTaken {
+        /// The folder.
+        path: std::path::PathBuf,
+    },
     /// The model does not start.
     #[error(transparent)]
     Model(#[from] open_genie::Error),

@@ -1,5 +1,6 @@
 //! The server as a program has it: bound to an address, run until its shutdown.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::options::ServerOptions;
 use crate::shutdown::Shutdown;
 use crate::state::App;
 use crate::tls::Acceptor;
-use crate::{connection, routes};
+use crate::{connection, parked, routes};
 
 /// Threads that may wait in blocking calls: each request in the making has one.
 const BLOCKING: usize = 2048;
@@ -24,6 +25,8 @@ pub struct HttpServer {
     address: SocketAddr,
     tls: Option<Acceptor>,
     app: App,
+    /// The lock of the folder in which slots are kept.
+    kept: Option<File>,
 }
 
 impl std::fmt::Debug for HttpServer {
@@ -52,8 +55,9 @@ impl HttpServer {
         let listener = runtime.block_on(tokio::net::TcpListener::bind(wanted)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let app = App::new(models.into(), options)?;
+        let kept = parked::lock(&app.options)?;
         app.models.restore_slots(&app.options);
-        Ok(Self { runtime, listener, address, tls, app })
+        Ok(Self { runtime, listener, address, tls, app, kept })
     }
 
     /// Where it listens.
@@ -71,7 +75,7 @@ impl HttpServer {
     /// # Errors
     /// The recording that the options want cannot begin.
     pub fn run(self) -> Result<(), ServerError> {
-        let Self { runtime, listener, tls, app, .. } = self;
+        let Self { runtime, listener, tls, app, kept, .. } = self;
         let (models, options) = (Arc::clone(&app.models), Arc::clone(&app.options));
         let recording = Recording::begin(&app)?;
         runtime.block_on(connection::serve(listener, tls, routes::all(app.clone()), &app));
@@ -80,6 +84,7 @@ impl HttpServer {
         runtime.shutdown_timeout(options.drain.min(std::time::Duration::from_secs(1)));
         models.save_slots(&options);
         drop(models);
+        drop(kept);
         // With the model its steps end: the last of them are written now.
         drop(recording);
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use open_genie::serving::ServeOptions;
 use serde_json::{Value, json};
-use server::ServerOptions;
+use server::{HttpServer, ServerError, ServerOptions};
 
 use crate::client;
 use crate::client::{plain, read_until, start};
@@ -135,13 +135,37 @@ fn a_restart_finds_the_slots() {
     let alone = first.ok("/completion", &body);
     assert_eq!(alone["tokens_cached"], 0);
     drop(first);
-    assert!(folder.path().read_dir().unwrap().count() == 1);
-    // A file that is no slot does no harm.
-    std::fs::write(folder.path().join("parked-9"), "no slot").unwrap();
+    let names = || -> Vec<String> {
+        let entries = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = entries.filter(|name| name.starts_with(".parked-")).collect();
+        names.sort();
+        names
+    };
+    let [kept] = names().try_into().unwrap();
+    // A file that is no slot does no harm, and those of other models stay.
+    let broken = format!("{}-9", kept.rsplit_once('-').unwrap().0);
+    let foreign = ".parked-0123456789abcdef-0".to_owned();
+    std::fs::write(folder.path().join(&broken), "no slot").unwrap();
+    std::fs::copy(folder.path().join(&kept), folder.path().join(&foreign)).unwrap();
     let second = start(options(), ServeOptions::default(), None);
     let again = second.ok("/completion", &body);
     assert_eq!(again["content"], alone["content"]);
     assert!(again["tokens_cached"].as_u64().unwrap() > 4, "{again}");
+    drop(second);
+    let is_there = |name: &String| names().contains(name);
+    assert_eq!([&foreign, &kept, &broken].map(is_there), [true, true, false], "{:?}", names());
+}
+
+#[test]
+fn one_server_at_a_time_keeps_its_slots_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let options =
+        || ServerOptions { slot_folder: Some(folder.path().to_owned()), keep_slots: true, ..Default::default() };
+    let first = start(options(), ServeOptions::default(), None);
+    let error = HttpServer::bind(client::demo_model(ServeOptions::default(), None), options()).unwrap_err();
+    assert!(matches!(&error, ServerError::SlotFolderTaken { path } if path == folder.path()), "{error}");
+    drop(first);
+    drop(start(options(), ServeOptions::default(), None));
 }
 
 #[test]

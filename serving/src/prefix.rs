@@ -70,12 +70,20 @@ impl StoredPrefixes {
         if self.fault.is_some() || n_prompt < self.min_tokens {
             return;
         }
+        if model.transcript_of(seq).is_some_and(|transcript| self.of(model).touch(transcript.tokens())) {
+            return;
+        }
         let snapshot = match model.snapshot_of(seq) {
             Ok(snapshot) => snapshot,
             Err(error) => return self.leave_aside(&error),
         };
-        match self.of(model).insert(&snapshot) {
-            Ok(_) => {}
+        // Replies wait meanwhile: a lock is not waited for.
+        match self.of(model).try_insert(&snapshot) {
+            Ok(true) => {}
+            Ok(false) => {
+                let max_bytes = self.store.max_bytes();
+                tracing::warn!(n_prompt, max_bytes, "a prompt is not kept: it is larger than the whole store of prefixes");
+            }
             // Another process writes: this prompt is kept the next time.
             Err(error @ StoreError::Locked { .. }) => tracing::info!(%error, "a prompt is not kept"),
             Err(error) => self.leave_aside(&error),

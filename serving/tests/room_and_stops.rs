@@ -84,6 +84,46 @@ fn a_full_cache_makes_room_for_a_stored_prefix() {
 }
 
 #[test]
+fn a_stored_prompt_whose_last_token_cannot_be_taken_back_is_no_fault() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let mut scheduler = scheduler(Fake::new(CONTEXT, CONTEXT).evicting(), ServeOptions::default());
+    let store = PrefixStore::open(folder.path(), ModelHash::default(), 1 << 30);
+    scheduler.set_prefix_store(store.expect("it opens"), 8);
+    let prompt = |n: u32| request((0..n).map(|i| i % 7), 4);
+    let other = || request((0..30).map(|i| 9 + i % 4), 3);
+    let mut shared = |request| serve(&mut scheduler, vec![request]).remove(0).n_shared;
+    assert_eq!([prompt(40), other(), prompt(60), other()].map(&mut shared), [0, 0, 40, 0]);
+    // All 60 are stored, and the first 40.
+    assert_eq!([prompt(60), other(), prompt(61)].map(&mut shared), [40, 0, 60]);
+    assert_eq!(scheduler.prefix_fault(), None);
+}
+
+#[test]
+fn a_prompt_that_is_there_takes_no_room_from_others() {
+    let mut scheduler = scheduler(Fake::new(CONTEXT, CONTEXT), ServeOptions::default());
+    let first = || request((0..40).map(|i| i % 7), 2);
+    let second = || request((0..40).map(|i| 9 + i % 4), 2);
+    for (request, n_shared) in [(first(), 0), (second(), 0), (second(), 39), (first(), 39)] {
+        assert_eq!(serve(&mut scheduler, vec![request]).remove(0).n_shared, n_shared);
+    }
+}
+
+#[test]
+fn what_is_in_the_cache_is_not_read_from_the_store() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let mut scheduler = scheduler(Fake::new(CONTEXT, CONTEXT), ServeOptions::default());
+    let store = PrefixStore::open(folder.path(), ModelHash::default(), 1 << 30);
+    scheduler.set_prefix_store(store.expect("it opens"), 8);
+    let prompt = || request((0..40).map(|i| i % 7), 4);
+    for n_shared in [0, 39] {
+        assert_eq!(serve(&mut scheduler, vec![prompt()]).remove(0).n_shared, n_shared);
+    }
+    // Rows that both have are there once.
+    assert!(scheduler.counts().rows.free() >= CONTEXT - 40 - 2 * 5, "{:?}", scheduler.counts());
+    assert_eq!(folder.path().read_dir().expect("it is there").count(), 2, "a prefix and the lock");
+}
+
+#[test]
 fn a_snapshot_that_does_not_fit_leaves_slots_as_they_are() {
     let mut scheduler = scheduler(Fake::new(60, CONTEXT), ServeOptions::default());
     serve(&mut scheduler, vec![request((0..30).map(|i| i % 7), 2)]);

@@ -48,7 +48,7 @@ pub enum StoreError {
     #[error("corrupt snapshot: {0}")]
     Corrupt(Corruption),
     /// Rows of another model.
-    #[error("saved with other weights{}: {found}, expected {expected}", named(bundle))]
+    #[error("saved with other weights or another type of cache{}: {found}, expected {expected}", named(bundle))]
     OtherModel {
         /// The model that runs.
         expected: ModelHash,
@@ -82,7 +82,7 @@ pub enum StoreError {
         source: Box<StoreError>,
     },
     /// Another process holds the lock of a prefix store and does not give it back.
-    #[error("another process has held `{}` for {} s", path.display(), waited.as_secs())]
+    #[error("another process holds `{}`, which was waited for {} s", path.display(), waited.as_secs())]
     Locked {
         /// The lock's file.
         path: PathBuf,

@@ -123,21 +123,45 @@ impl PrefixStore {
         Ok(None)
     }
 
+    /// Whether just these tokens are stored; they are of use then, and others are removed first.
+    pub fn touch(&self, tokens: &[TokenId]) -> bool {
+        let stored = self.path_of(tokens.len(), hash(tokens.iter().copied()));
+        File::options().append(true).open(stored).and_then(|file| file.set_modified(SystemTime::now())).is_ok()
+    }
+
+    /// The file of these tokens: another one where a program of a newer version has written one of that name.
+    fn path_of(&self, n: usize, hash: u64) -> PathBuf {
+        let name = format!("{}-{n}-{hash:016x}", self.owner());
+        let path = self.dir.join(format!("{name}.kvs"));
+        match Snapshot::version_of(&path) {
+            Ok(found) if found > VERSION => self.dir.join(format!("{name}.{VERSION}.kvs")),
+            _ => path,
+        }
+    }
+
     /// Stores a snapshot of sequence 0, replacing one of the same tokens, and evicts others until it fits. Returns `false`
     /// for a snapshot larger than the whole store, which is not kept.
     ///
     /// # Errors
     /// [`StoreError::Io`], [`StoreError::File`], [`StoreError::OtherModel`], [`StoreError::OtherAdapters`]; [`StoreError::Locked`] after a second.
     pub fn insert(&self, snapshot: &Snapshot) -> Result<bool, StoreError> {
+        self.insert_within(snapshot, PATIENCE)
+    }
+
+    /// The same where nothing is to be waited for.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), [`StoreError::Locked`] at once.
+    pub fn try_insert(&self, snapshot: &Snapshot) -> Result<bool, StoreError> {
+        self.insert_within(snapshot, Duration::ZERO)
+    }
+
+    fn insert_within(&self, snapshot: &Snapshot, patience: Duration) -> Result<bool, StoreError> {
         snapshot.check_model(self.model)?;
         snapshot.check_adapters(&self.adapters)?;
         let (n, hash) = (snapshot.tokens().len(), hash(snapshot.tokens()));
-        let name = format!("{}-{n}-{hash:016x}", self.owner());
-        let lock = self.lock()?;
-        let mut path = self.dir.join(format!("{name}.kvs"));
-        if matches!(Snapshot::version_of(&path), Ok(found) if found > VERSION) {
-            path = self.dir.join(format!("{name}.{VERSION}.kvs"));
-        }
+        let lock = self.lock(patience)?;
+        let path = self.path_of(n, hash);
         snapshot.write(&path)?;
         let kept = self.evict(&path)?;
         drop(lock);
@@ -153,10 +177,16 @@ impl PrefixStore {
         Ok((entries.iter().filter(|e| e.own).count(), entries.iter().map(|e| e.bytes).sum()))
     }
 
-    /// Removes the least recently used until the rest fits, the newest last; returns whether it is still there.
+    /// Removes the least recently used until the rest fits, the newest last, unless it is larger than the whole store; returns whether it is
+    /// still there.
     fn evict(&self, newest: &Path) -> Result<bool, StoreError> {
         let mut entries = self.entries()?;
-        entries.sort_by_key(|e| (e.path == newest, e.used));
+        let turn = |e: &Entry| match e.path == newest {
+            true if e.bytes > self.max_bytes => 0,
+            false => 1,
+            true => 2,
+        };
+        entries.sort_by_key(|e| (turn(e), e.used));
         let mut total: u64 = entries.iter().map(|e| e.bytes).sum();
         let mut kept = true;
         for entry in entries {
@@ -169,12 +199,12 @@ impl PrefixStore {
                 Err(e) => return Err(StoreError::io("remove", &entry.path)(e)),
             }
             total -= entry.bytes;
-            kept = entry.path != newest;
+            kept &= entry.path != newest;
         }
         Ok(kept)
     }
 
-    fn lock(&self) -> Result<File, StoreError> {
+    fn lock(&self, patience: Duration) -> Result<File, StoreError> {
         let path = self.dir.join(".lock");
         let file = File::options()
             .create(true)
@@ -184,9 +214,10 @@ impl PrefixStore {
             .map_err(StoreError::io("open", &path))?;
         match file.try_lock() {
             Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => match wait_for(file, PATIENCE) {
+            Err(TryLockError::WouldBlock) if patience.is_zero() => Err(StoreError::Locked { path, waited: patience }),
+            Err(TryLockError::WouldBlock) => match wait_for(file, patience) {
                 Some(locked) => locked.map_err(StoreError::io("lock", &path)),
-                None => Err(StoreError::Locked { path, waited: PATIENCE }),
+                None => Err(StoreError::Locked { path, waited: patience }),
             },
             Err(TryLockError::Error(e)) => Err(StoreError::io("lock", &path)(e)),
         }

@@ -132,12 +132,12 @@ fn every_refusal_says_why_and_leaves_the_cache() {
     let before = rows(&mut kv);
     let other = ModelHash([8; 32]);
     let err = restore(&snapshot, &mut kv, other).unwrap_err();
-    assert_eq!(err.to_string(), "saved with other weights: 0707070707070707, expected 0808080808080808");
+    assert_eq!(err.to_string(), "saved with other weights or another type of cache: 0707070707070707, expected 0808080808080808");
     let err = restore(&snapshot, &mut kv, MODEL.with_other_rope_factors()).unwrap_err();
     assert!(matches!(err, StoreError::OtherRopeFactors), "{err}");
     let named = Snapshot { bundle: "base".into(), ..Snapshot::from_bytes(&good).unwrap() };
     let err = restore(&Snapshot::from_bytes(&named.to_bytes()).unwrap(), &mut kv, other).unwrap_err();
-    let words = "saved with other weights (bundle `base`): 0707070707070707, expected 0808080808080808";
+    let words = "saved with other weights or another type of cache (bundle `base`): 0707070707070707, expected 0808080808080808";
     assert_eq!(err.to_string(), words, "section 4, restore into another model");
     let mut longer = cache(ModeKind::SMART_MASK, &[(8, 256)], KvDtype::U8);
     feed(&mut longer, 100, 0);
@@ -329,6 +329,12 @@ fn the_store_finds_the_longest_prefix_and_forgets_the_least_recent() {
     assert!(store.find(&tokens(8), 1).unwrap().is_none());
     assert!(store.find(&tokens(16), 1).unwrap().is_some());
     assert!(store.usage().unwrap().1 <= 3 * size);
+
+    // One that is larger than the whole store pushes nothing out.
+    let others = store.usage().unwrap();
+    let small = PrefixStore::open(dir.path(), MODEL, others.1).unwrap();
+    assert!(!small.insert(&snapshot(60, 1)).unwrap());
+    assert_eq!(small.usage().unwrap(), others);
 
     // A damaged file is a miss and goes.
     let path = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());

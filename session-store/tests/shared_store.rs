@@ -47,6 +47,10 @@ fn a_lock_that_is_not_given_back_is_an_error_and_not_a_hang() {
         Err(StoreError::Locked { path, .. }) => assert_eq!(path, dir.path().join(".lock")),
         other => panic!("{other:?}"),
     }
+    match store.try_insert(&prefix(9)) {
+        Err(StoreError::Locked { waited, .. }) => assert!(waited.is_zero()),
+        other => panic!("{other:?}"),
+    }
     assert!(store.find(&tokens(20), 1).unwrap().is_some(), "reading needs no lock");
     drop(other);
     // The wait that was given up takes the lock late and gives it back at once.
@@ -60,6 +64,7 @@ fn entries_of_newer_versions_stay_and_those_of_older_ones_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let store = PrefixStore::open(dir.path(), MODEL, 1 << 20).unwrap();
     store.insert(&prefix(8)).unwrap();
+    assert!(store.touch(&tokens(8)) && !store.touch(&tokens(7)));
     // What a later version would leave under the name that is ours: its number is not known, its content neither.
     let path = entries(dir.path()).remove(0);
     let mut newer = fs::read(&path).unwrap();
@@ -67,7 +72,7 @@ fn entries_of_newer_versions_stay_and_those_of_older_ones_are_read() {
     newer.extend_from_slice(b"and sections of another kind");
     fs::write(&path, &newer).unwrap();
 
-    assert!(store.find(&tokens(12), 1).unwrap().is_none(), "a miss");
+    assert!(store.find(&tokens(12), 1).unwrap().is_none() && !store.touch(&tokens(8)), "a miss");
     assert_eq!(fs::read(&path).unwrap(), newer, "which is not removed");
     assert!(store.insert(&prefix(8)).unwrap());
     assert_eq!(fs::read(&path).unwrap(), newer, "nor replaced");

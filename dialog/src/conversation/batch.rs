@@ -111,7 +111,9 @@ impl Dialog {
             return Err(DialogError::BatchCount { expected, found });
         }
         let reply_text = self.new_reply_text()?;
-        let encoded = texts.iter().map(|text| self.encode(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        let open = self.batch.as_ref().is_some_and(|batch| batch.open);
+        let encode = |text: &_| self.encode(&self.framed(AsRef::as_ref(text), code, open));
+        let encoded = texts.iter().map(encode).collect::<Result<Vec<_>, _>>()?;
         let fresh = self.batch.is_none().then(|| {
             let mut window = self.sampler.window().clone();
             window.clear();

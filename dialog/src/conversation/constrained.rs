@@ -46,21 +46,26 @@ impl Dialog {
         self.grammar.as_deref().map(Constraint::grammar)
     }
 
-    /// Brings the grammar to where a query begins. `list`: the whole conversation, if it was stated again.
-    pub(super) fn begin_grammar(&mut self, code: SentenceCode, list: &[TokenId]) {
-        let Some(grammar) = &mut self.grammar else { return };
+    /// Brings the grammar to where a query begins, and says whether it starts there. `list`: the whole conversation, if it was stated again.
+    pub(super) fn begin_grammar(&mut self, code: SentenceCode, list: &[TokenId]) -> bool {
+        let Some(grammar) = &mut self.grammar else { return false };
         match code {
-            SentenceCode::Continue | SentenceCode::End if !grammar.has_ended() => {}
-            SentenceCode::Resume => grammar.forget(1),
+            SentenceCode::Continue | SentenceCode::End if !grammar.has_ended() => return false,
+            SentenceCode::Resume => {
+                grammar.forget(1);
+                return false;
+            }
             SentenceCode::Rewind => {
                 let history = History::new(self.model.transcript(), self.unprocessed).to_vec();
-                match kept_of_reply(grammar, &history, list) {
-                    Some(n) => grammar.forget(grammar.tokens().len() - n),
-                    None => grammar.restart(),
+                if let Some(n) = kept_of_reply(grammar, &history, list) {
+                    grammar.forget(grammar.tokens().len() - n);
+                    return false;
                 }
             }
-            _ => grammar.restart(),
+            _ => {}
         }
+        grammar.restart();
+        true
     }
 
     /// The grammar's progress for a saved dialog.

@@ -454,7 +454,8 @@ impl ReplyWriter<'_> {
     }
 }
 
-/// The logits of the tokens that the grammar allows, all of them without one. libGenie's stop tokens are those of `eos-token`.
+/// The logits of the tokens that the grammar allows, all of them without one. libGenie's stop tokens are those of `eos-token`; one that the
+/// sampler's bias forbids ends nothing.
 pub(crate) fn constrained<'r>(
     grammar: &'r mut Option<&mut Constraint>,
     context: &ContextSettings,
@@ -463,7 +464,8 @@ pub(crate) fn constrained<'r>(
 ) -> Result<&'r [f32], DialogError> {
     let Some(grammar) = grammar else { return Ok(logits) };
     let genie = sampler.settings().rules() == SamplerRules::Genie;
-    let stops: Vec<TokenId> = context.eos.iter().copied().chain(context.eot.filter(|_| !genie)).collect();
+    let stops = context.eos.iter().copied().chain(context.eot.filter(|_| !genie));
+    let stops: Vec<TokenId> = stops.filter(|stop| !sampler.settings().chain().forbids(*stop)).collect();
     match grammar.allow(logits, &stops)? {
         Allowed::Row(row) => Ok(row),
         Allowed::Complete => Err(DialogError::GrammarComplete),

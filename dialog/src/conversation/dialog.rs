@@ -204,8 +204,7 @@ impl Dialog {
     /// # Errors
     /// As [`query`](Self::query).
     pub fn start(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
-        let wrapped = self.wrapped(text, code);
-        let new = self.encode(wrapped.as_deref().unwrap_or(text))?;
+        let new = self.encode(&self.framed(text, code, self.open))?;
         self.start_text(new, code)
     }
 
@@ -221,15 +220,18 @@ impl Dialog {
     /// As [`query`](Self::query); the tokenizer has no other way to write a control token's text.
     pub fn start_plain(&mut self, text: &str, code: SentenceCode) -> Result<Generation<'_>, DialogError> {
         self.may_fit(text)?;
-        let new = self.tokenizer.encode_plain(text)?;
+        let (before, behind) = self.frame(code, self.open);
+        let mut new = self.tokenizer.encode(before)?;
+        new.extend(self.tokenizer.encode_plain(text)?);
+        new.extend(self.tokenizer.encode(behind)?);
         self.start_text(new, code)
     }
 
     /// Refuses a long text that cannot fit, before the tokenizer spends seconds and gigabytes on it. Short ones are left to
-    /// the tokenizer, which may drop characters or join unknown ones.
+    /// the tokenizer, which may drop characters or join unknown ones; where the context shifts all fit.
     fn may_fit(&self, text: &str) -> Result<(), DialogError> {
         let (bytes, limit, longest) = (text.len(), self.limit(), self.tokenizer.longest_entry().max(1));
-        if bytes > SURELY_TOKENIZED && bytes / longest > limit {
+        if bytes > SURELY_TOKENIZED && bytes / longest > limit && !self.model.shifts_context() {
             return Err(DialogError::TooLong { bytes, limit, longest });
         }
         Ok(())
@@ -289,9 +291,15 @@ impl Dialog {
             return Err(Overflow::ContextExceeded { n_past, n_new, limit }.into());
         }
         // Before the cache is taken back: it is the history that tells what is kept of the reply.
-        self.begin_grammar(code, new);
-        if code == SentenceCode::Rewind && !self.forget_or_clear(plan.keep)? {
-            plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
+        let starts = self.begin_grammar(code, new);
+        if code == SentenceCode::Rewind {
+            // A reply that is known may be none by the grammar and the bias of now.
+            if plan.replay.is_some_and(|token| starts || self.sampler.settings().chain().forbids(token)) {
+                plan = plan.drawing_again(new);
+            }
+            if !self.forget_or_clear(plan.keep)? {
+                plan = QueryPlan { keep: 0, input: new.to_vec(), replay: None };
+            }
         }
         let paused = self.paused.take().filter(|_| code == SentenceCode::Resume);
         let reply_text = match paused {
@@ -307,6 +315,10 @@ impl Dialog {
             !matches!(code, SentenceCode::Begin | SentenceCode::Continue) && self.control.max_num_tokens() > 0;
         self.begin_empty(&mut query, wants_reply);
         let ready = self.go_back(keep).and_then(|()| self.kind.prepare(&mut *self.model));
+        if code == SentenceCode::Rewind && query.plan.replay.is_some() {
+            let history = History::new(self.model.transcript(), query.plan.replay);
+            self.sampler.relearn(history.tokens());
+        }
         let begun = ready.and_then(|()| match wants_reply {
             true => Ok(None),
             false => self.prefill(&mut query, code),

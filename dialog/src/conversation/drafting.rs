@@ -37,6 +37,11 @@ impl Draft {
     }
 }
 
+/// Whether the other model has no draft to offer: no room for one, it was stopped, or a token is none of its own, such as the id of a row of embeddings.
+pub(crate) fn is_no_draft(error: &EngineError) -> bool {
+    matches!(error, EngineError::Overflow(_) | EngineError::Stopped { .. } | EngineError::TokenOutOfRange { .. })
+}
+
 impl Decoding<'_> {
     /// Has the other model propose `n` tokens, one after the other, drawn as the reply's are; `map`: its ids are others. Fewer, where it has no room left
     /// or is stopped; none without a token to go on from.
@@ -64,7 +69,7 @@ impl Decoding<'_> {
             };
             let row = match ran {
                 // A draft is no more than an offer.
-                Err(EngineError::Overflow(_) | EngineError::Stopped { .. }) => break,
+                Err(error) if is_no_draft(&error) => break,
                 ran => ran?,
             };
             // A row that is wider than the first model's vocabulary is cut to it.

@@ -24,19 +24,19 @@ const ASSISTANT: &str = "<|end|><|start|>assistant";
 /// The same as libGenie writes it.
 const GENIES_ASSISTANT: &str = "<|end|> <|start|>assistant";
 
-/// The text of a query as `chat-format` has it. `open`: a part of the turn went before.
+/// What stands before and behind the text of a query as `chat-format` has it. `open`: a part of the turn went before.
 ///
 /// *By libGenie's rules* each part of a turn begins a message, and the end has a space more.
-pub(super) fn wrapped(text: &str, code: SentenceCode, open: bool, as_genie: bool) -> String {
-    use SentenceCode::{Begin, Continue, End};
-    let goes_on = !as_genie && (code == Continue || (code == End && open));
+pub(super) fn frame(code: SentenceCode, open: bool, as_genie: bool) -> (&'static str, &'static str) {
+    use SentenceCode::{Begin, Continue, Rewind};
+    let goes_on = !as_genie && open && code != Rewind;
     let before = if goes_on { "" } else { USER };
     let behind = match code {
         Begin | Continue => "",
         _ if as_genie => GENIES_ASSISTANT,
         _ => ASSISTANT,
     };
-    format!("{before}{text}{behind}")
+    (before, behind)
 }
 
 /// One message of a reply.
@@ -312,6 +312,8 @@ mod tests {
             ),
             (Begin, false, "<|start|>user<|message|>x", "<|start|>user<|message|>x"),
             (Continue, true, "<|start|>user<|message|>x", "x"),
+            (Continue, false, "<|start|>user<|message|>x", "<|start|>user<|message|>x"),
+            (Complete, true, "<|start|>user<|message|>x<|end|> <|start|>assistant", "x<|end|><|start|>assistant"),
             (End, true, "<|start|>user<|message|>x<|end|> <|start|>assistant", "x<|end|><|start|>assistant"),
             (
                 Rewind,
@@ -320,10 +322,11 @@ mod tests {
                 "<|start|>user<|message|>x<|end|><|start|>assistant",
             ),
         ] {
-            assert_eq!(
-                (wrapped("x", code, open, true).as_str(), wrapped("x", code, open, false).as_str()),
-                (genies, ours)
-            );
+            let framed = |as_genie: bool| {
+                let (before, behind) = frame(code, open, as_genie);
+                format!("{before}x{behind}")
+            };
+            assert_eq!((framed(true).as_str(), framed(false).as_str()), (genies, ours));
         }
     }
 }

@@ -43,6 +43,7 @@ impl Decoding<'_> {
             let last = self.model.n_past().saturating_sub(1);
             input.extend(self.model.transcript().tokens().get(last));
             self.rewind(last)?;
+            self.relearn_history();
         }
         let mut last = Vec::new();
         match self.process_for_logits(&input, |_, _, logits| last = logits.to_vec())? {

@@ -60,6 +60,14 @@ pub(super) fn of_bos_and_text(history: History<'_>, context: &ContextSettings, n
     QueryPlan { keep: history.n_past(), input, replay: None }
 }
 
+impl QueryPlan {
+    /// The same for a list whose reply is to be drawn, not given again: its last token is processed for its logits.
+    pub(super) fn drawing_again(self, list: &[TokenId]) -> Self {
+        let keep = self.keep.saturating_sub(1);
+        Self { keep, input: list[keep..].to_vec(), replay: None }
+    }
+}
+
 /// The whole conversation stated again.
 ///
 /// *Deviation*: with nothing in common the conversation is cleared; libGenie appends the list at the old place.
@@ -72,10 +80,7 @@ pub(super) fn of_rewind(history: History<'_>, list: &[TokenId]) -> QueryPlan {
         // The reply to exactly this is known: it is delivered again, without running the model.
         Some(token) => QueryPlan { keep: common, input: Vec::new(), replay: Some(token) },
         // Everything is in the cache, but no logits are: the last token is processed again.
-        None => {
-            let keep = common.saturating_sub(1);
-            QueryPlan { keep, input: list[keep..].to_vec(), replay: None }
-        }
+        None => QueryPlan { keep: common, input: Vec::new(), replay: None }.drawing_again(list),
     }
 }
 

@@ -48,6 +48,7 @@ impl MultiStream {
             Err(DialogError::GrammarComplete) => return Ok(Some(StopReason::GrammarEnd)),
             allowed => allowed?,
         };
+        let allowed = reply.sampler.biased(allowed);
         let firsts = likeliest(allowed, self.n_streams, self.p_threshold);
         if firsts.is_empty() {
             return Err(SamplerError::AllMasked { n_vocab: allowed.len() }.into());

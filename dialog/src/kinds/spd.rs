@@ -22,7 +22,7 @@ use super::time_budget::TimeBudget;
 use super::{DialogKind, Models, VocabularyMap};
 use crate::conversation::codes::{SentenceCode, StopReason};
 use crate::conversation::decoding::Decoding;
-use crate::conversation::drafting::{Draft, no_second_model};
+use crate::conversation::drafting::{Draft, is_no_draft, no_second_model};
 use crate::conversation::error::DialogError;
 use crate::conversation::second::keep_up;
 use crate::kpi::Speculation;
@@ -157,8 +157,8 @@ fn level(decoding: &mut Decoding<'_>, input: &[TokenId], map: Option<&Vocabulary
     }
     let second = decoding.second().ok_or_else(no_second_model)?;
     match keep_up(second, &tokens) {
-        // The target meets the same, and says so.
-        Err(engine::EngineError::Overflow(_) | engine::EngineError::Stopped { .. }) => Ok(()),
+        // The target meets the same, and says so, or goes on without a draft.
+        Err(error) if is_no_draft(&error) => Ok(()),
         done => Ok(done?),
     }
 }

@@ -252,6 +252,11 @@ impl Chain {
             || self.order != Stage::ORDER
     }
 
+    /// Whether the bias leaves no chance to a token.
+    pub fn forbids(&self, token: TokenId) -> bool {
+        self.logit_bias.iter().any(|&(id, bias)| id == token && bias == f32::NEG_INFINITY)
+    }
+
     /// Refuses numbers that no stage can work with.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
         let unit = "a number from 0 to 1";

@@ -170,17 +170,29 @@ impl Sampler {
         self.callback.as_ref()
     }
 
+    /// A row of logits with the bias of the settings.
+    pub(crate) fn biased<'r>(&'r mut self, logits: &'r [f32]) -> &'r [f32] {
+        if self.settings.chain().logit_bias.is_empty() {
+            return logits;
+        }
+        self.load_biased(logits);
+        &self.row
+    }
+
+    fn load_biased(&mut self, logits: &[f32]) {
+        self.row.clear();
+        self.row.extend_from_slice(logits);
+        for (id, by) in &self.settings.chain().logit_bias {
+            if let Some(logit) = self.row.get_mut(id.0 as usize) {
+                *logit += by;
+            }
+        }
+    }
+
     fn ask(&mut self, callback: &SamplerCallback, logits: &[f32]) -> Result<TokenId, SamplerError> {
         check(logits)?;
-        let bias = &self.settings.chain().logit_bias;
-        let token = if self.window.penalties.is_active() || !bias.is_empty() {
-            self.row.clear();
-            self.row.extend_from_slice(logits);
-            for (id, by) in bias {
-                if let Some(logit) = self.row.get_mut(id.0 as usize) {
-                    *logit += by;
-                }
-            }
+        let token = if self.window.penalties.is_active() || !self.settings.chain().logit_bias.is_empty() {
+            self.load_biased(logits);
             self.window.penalties.apply(&mut self.row);
             callback.choose(&self.row)
         } else {
@@ -253,7 +265,10 @@ impl Sampler {
         for (at, stage) in chain.order.iter().enumerate() {
             match stage {
                 // As without a chain: the likeliest token is taken before penalties.
-                Stage::Penalties if !argmax => self.window.penalties.each(|id, lowered| scratch.change(id, lowered)),
+                Stage::Penalties if !argmax => {
+                    self.window.penalties.each(|id, lowered| scratch.change(id, lowered));
+                    scratch.check()?;
+                }
                 Stage::Dry => {
                     if let Some((rule, recent)) = &mut self.window.recent {
                         recent.penalties(rule, &self.breakers, |id, by| scratch.change(id, |logit| logit - by));

@@ -229,10 +229,10 @@ impl SamplerSettings {
         self.logprobs
     }
 
-    /// The penalties as the rules have them.
+    /// The penalties as the rules have them; with stages of the chain the documented ones hold.
     pub(super) fn effective_penalty(&self) -> TokenPenalty {
         let mut penalty = self.penalty.clone();
-        if self.rules == SamplerRules::Genie && self.repetition_absent {
+        if self.rules == SamplerRules::Genie && self.repetition_absent && !self.chain.is_active() {
             penalty.repetition = 0.0;
         }
         penalty

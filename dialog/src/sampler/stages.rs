@@ -5,6 +5,7 @@
 
 use genie_types::TokenId;
 
+use super::SamplerError;
 use super::chain::{DynamicTemp, Mirostat, MirostatVersion};
 use super::filter::{Scratch, by_rank, weight};
 
@@ -19,6 +20,23 @@ impl Scratch {
         if let Some(at) = at {
             self.left[at].logit = new(self.left[at].logit) + 0.0;
             self.n_sorted = 0;
+        }
+    }
+
+    /// Refuses a logit that a change has made NaN or plus infinity.
+    ///
+    /// # Errors
+    /// [`SamplerError::NotFinite`].
+    pub(super) fn check(&self) -> Result<(), SamplerError> {
+        let mut bad = self.left.iter().filter(|c| c.logit.is_nan() || c.logit == f32::INFINITY);
+        match bad.next() {
+            None => Ok(()),
+            Some(first) => Err(SamplerError::NotFinite {
+                token: first.id as usize,
+                value: first.logit,
+                n_bad: 1 + bad.count(),
+                n_vocab: self.left.len(),
+            }),
         }
     }
 

@@ -81,3 +81,34 @@ fn a_sequence_in_use_is_not_overwritten() {
     engine.restore_sequence(SeqId(9), &snapshot).expect("another is free");
     assert_eq!(engine.transcript_of(SeqId(9)).map(|t| t.tokens().to_vec()), Some(ids(&[1, 2, 3])));
 }
+
+#[test]
+fn sequences_that_begin_alike_share_rows_again_when_they_are_restored() {
+    let mut engine = engine(Form::plain(VARIANTS), &config());
+    let prompt: Vec<u32> = (0..20).map(|i| (i * 5 % VOCAB) as u32).collect();
+    engine.process(&ids(&prompt)).expect("it runs");
+    let others = [SeqId(1), SeqId(2)];
+    for (seq, n) in others.into_iter().zip([19, 12]) {
+        engine.share(SeqId(0), seq, 0..n).expect("it is there");
+        let tokens = ids(&[u32::from(seq.0)]);
+        let input = SeqRows { seq, tokens: &tokens, wanted: LogitsRequest::Last, prompt: false };
+        engine.process_mixed(&[input], &mut |_, _, _| ()).expect("it runs");
+    }
+    let all = [SeqId(0), SeqId(1), SeqId(2)];
+    let saved = all.map(|seq| engine.snapshot_of(seq).expect("it can be saved"));
+    let used = SequenceModel::rows(&engine).used;
+    engine.reset().expect("it empties");
+    for (seq, snapshot) in all.into_iter().zip(&saved) {
+        let (before, takes) = (SequenceModel::rows(&engine).used, engine.rows_to_restore(snapshot));
+        engine.restore_sequence(seq, snapshot).expect("it fits");
+        assert_eq!(SequenceModel::rows(&engine).used - before, takes);
+    }
+    assert_eq!((used, SequenceModel::rows(&engine).used), (22, 22));
+    for (seq, n) in others.into_iter().zip([19, 12]) {
+        let (tokens, mut found) = (ids(&[6, 7]), Vec::new());
+        let input = SeqRows { seq, tokens: &tokens, wanted: LogitsRequest::Last, prompt: false };
+        engine.process_mixed(&[input], &mut |_, _, row| found = row.to_vec()).expect("it runs");
+        let whole: Vec<u32> = prompt[..n].iter().copied().chain([u32::from(seq.0), 6, 7]).collect();
+        assert_eq!(found, truth(&engine, &whole));
+    }
+}

@@ -14,7 +14,7 @@ pub struct SpeculationArgs {
     /// tokens before, in the prompt or the reply; `draft:BUNDLE`: what a smaller model with the same vocabulary says;
     /// `eaglet:BUNDLE`: what a model says that works on the hidden states of this one;
     /// `lade[:WINDOW,NGRAM,GUESSES]`: n-grams that the model finds as it looks ahead; `ssd[:PREFIX_FOLDER]`: what forecast
-    /// tokens say, for a model trained for them. Greedy replies stay the same.
+    /// tokens say, for a model trained for them. Greedy replies stay the same, up to rounding.
     #[arg(long, value_name = "lookup|draft:BUNDLE|eaglet:BUNDLE|lade|ssd")]
     pub spec: Option<Speculation>,
     /// Most tokens of a draft [default: 7 for `lookup`, 4 for `draft`]; levels of the trees of `eaglet` and `ssd`, NGRAM - 1 for `lade`.

@@ -45,6 +45,9 @@ fn of_server(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         ServerError::EmptyKey { .. } => "remove the empty key".into(),
         ServerError::Listen { .. } => "choose another port with `--port`; 0 takes a free one".into(),
         ServerError::SlotFolder { .. } => "give a folder that you may write to with `--slot-save-path`".into(),
+        ServerError::SlotFolderTaken { .. } => {
+            "give this one another folder with `--slot-save-path`, or omit `--keep-slots`".into()
+        }
         ServerError::NoTls => {
             "build with `cargo build -p genie-cli --features tls`, or let a router such as nginx end HTTPS".into()
         }

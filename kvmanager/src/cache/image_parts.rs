@@ -1,6 +1,6 @@
 //! One sequence of a cache's image: taken out, and put beside others.
 //!
-//! *Units*: rows. A row that several sequences own is in each one's part; put back, it has a row of its own.
+//! *Units*: rows. A row that several sequences own is in each one's part; put back, a part may share those that are there again.
 
 use super::image::{GroupImage, KvImage};
 use crate::cells::{Cell, SeqId};
@@ -51,7 +51,16 @@ impl KvImage {
     /// # Errors
     /// [`KvError::Foreign`] for an image of other tensors; [`KvError::BadImage`] for one that contradicts itself or where `seq`
     /// has rows already.
-    pub fn with_sequence(mut self, other: &Self, seq: SeqId) -> Result<Self, KvError> {
+    pub fn with_sequence(self, other: &Self, seq: SeqId) -> Result<Self, KvError> {
+        self.with_sequence_like(other, seq, seq, 0)
+    }
+
+    /// The same where positions below `n` are of the same tokens as those of sequence `src` here: it gets the rows of `src` there, where both have
+    /// a row for each of the same positions.
+    ///
+    /// # Errors
+    /// As [`with_sequence`](Self::with_sequence).
+    pub fn with_sequence_like(mut self, other: &Self, seq: SeqId, src: SeqId, n: usize) -> Result<Self, KvError> {
         other.check()?;
         if self.tensors != other.tensors || self.groups.len() != other.groups.len() {
             return Err(KvError::Foreign {
@@ -61,18 +70,27 @@ impl KvImage {
         if self.groups.iter().any(|group| group.cells.iter().any(|cell| cell.has(seq))) {
             return Err(KvError::BadImage { why: format!("sequence {} has rows already", seq.0) });
         }
+        let groups = self.groups.iter().zip(&other.groups);
+        let n = if groups.clone().all(|(own, new)| places(own, src, n) == places_of_all(new, n)) { n } else { 0 };
+        let rest = |group: &GroupImage| -> Vec<usize> {
+            group.cells.iter().enumerate().filter(|(_, cell)| cell.pos >= n).map(|(row, _)| row).collect()
+        };
+        let rests: Vec<Vec<usize>> = other.groups.iter().map(rest).collect();
         for (i, tensor) in self.tensors.iter().enumerate() {
             let (own, new) = (&self.groups[tensor.group].cells, &other.groups[tensor.group].cells);
-            let mut bytes = Vec::with_capacity(tensor.rows_bytes(own.len() + new.len()));
+            let rows = &rests[tensor.group];
+            let mut bytes = Vec::with_capacity(tensor.rows_bytes(own.len() + rows.len()));
             let unit = tensor.unit_bytes();
             for line in 0..tensor.n_lines() {
                 bytes.extend_from_slice(&self.data[i][line * unit * own.len()..][..unit * own.len()]);
-                bytes.extend_from_slice(&other.data[i][line * unit * new.len()..][..unit * new.len()]);
+                let line = &other.data[i][line * unit * new.len()..][..unit * new.len()];
+                rows.iter().for_each(|row| bytes.extend_from_slice(&line[row * unit..][..unit]));
             }
             self.data[i] = bytes;
         }
-        for (group, new) in self.groups.iter_mut().zip(&other.groups) {
-            group.cells.extend(new.cells.iter().map(|cell| Cell { seqs: seq.bit(), ..*cell }));
+        for ((group, new), rows) in self.groups.iter_mut().zip(&other.groups).zip(&rests) {
+            group.cells.iter_mut().filter(|cell| cell.has(src) && cell.pos < n).for_each(|cell| cell.seqs |= seq.bit());
+            group.cells.extend(rows.iter().map(|&row| Cell { seqs: seq.bit(), ..new.cells[row] }));
             group.per_head_rows |= new.per_head_rows;
             group.scored = None;
         }
@@ -81,6 +99,22 @@ impl KvImage {
         self.next.sort_unstable();
         Ok(self)
     }
+}
+
+/// Positions below `n` of a sequence's rows, ascending, with those that their keys are turned for.
+fn places(group: &GroupImage, seq: SeqId, n: usize) -> Vec<(usize, usize)> {
+    sorted(group.cells.iter().filter(|cell| cell.has(seq) && cell.pos < n))
+}
+
+/// The same of all rows.
+fn places_of_all(group: &GroupImage, n: usize) -> Vec<(usize, usize)> {
+    sorted(group.cells.iter().filter(|cell| cell.pos < n))
+}
+
+fn sorted<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<(usize, usize)> {
+    let mut places: Vec<_> = cells.map(|cell| (cell.pos, cell.rotated_pos)).collect();
+    places.sort_unstable();
+    places
 }
 
 /// Calls `each` with the lines of a tensor of `n` rows.
@@ -136,6 +170,23 @@ mod tests {
         let mut foreign = parked;
         foreign.tensors[0] = foreign.tensors[0].with_quant(2.0, 0);
         assert!(matches!(alone.with_sequence(&foreign, SeqId(5)), Err(KvError::Foreign { .. })));
+    }
+
+    #[test]
+    fn a_sequence_put_back_shares_the_rows_that_are_there() {
+        let (whole, parked) = (image(), image().of_sequence(SeqId(1)));
+        let alone = whole.of_sequence(SeqId(0));
+        let both = |n: usize| alone.clone().with_sequence_like(&parked, SeqId(1), SeqId(0), n).expect("it fits");
+        let shared = both(2);
+        shared.check().expect("it is whole");
+        assert_eq!(shared, whole);
+        assert_eq!((both(1).groups[0].cells.len(), both(0).groups[0].cells.len()), (5, 6));
+        // Not where one lacks a row of the other, as where rows were dropped.
+        let mut gap = alone.clone();
+        gap.groups[0].cells[1].pos = 7;
+        let apart = gap.with_sequence_like(&parked, SeqId(1), SeqId(0), 2).expect("it fits");
+        assert_eq!(apart.groups[0].cells.len(), 6);
+        assert_eq!(apart.of_sequence(SeqId(1)).data, parked.data);
     }
 
     fn both_twice(whole: KvImage, parked: &KvImage) -> Result<KvImage, KvError> {

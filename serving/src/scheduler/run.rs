@@ -14,15 +14,15 @@ use crate::{Event, RequestId, ServeError};
 impl Scheduler {
     /// Runs the rows; where that fails, each request's alone, so that only those fail that must.
     pub(super) fn run(&mut self, planned: &[TickRows], now_us: u64) -> Result<Vec<TickRows>, ServeError> {
-        let n_rows: usize = planned.iter().map(|rows| rows.n).sum();
-        // A step begins with room for all its rows, empty ones too; with less it would be several narrow ones.
-        let width = self.times.width_for(n_rows).max(n_rows);
-        while self.together && self.rows().free() < width && self.forget_idle() {}
         let (mut ran, mut rows) = self.step_of(planned);
         if self.pairs {
             ran = self.fitting_one_execution(ran, &rows);
             (ran, rows) = self.step_of(&ran);
         }
+        // A step begins with room for all its rows, empty ones too; with less it would be several narrow ones.
+        let n_rows: usize = ran.iter().map(|rows| rows.n).sum();
+        let width = self.times.width_for(n_rows).max(n_rows);
+        while self.together && self.rows().free() < width && self.forget_idle() {}
         if rows.is_empty() {
             return Ok(ran);
         }

@@ -45,7 +45,7 @@ impl Scheduler {
     /// Puts rows into an empty sequence; idle ones make room. Returns how many there are. After a failure the sequence is empty.
     pub(super) fn restore(&mut self, seq: SeqId, snapshot: &Snapshot) -> Result<usize, EngineError> {
         let n = snapshot.tokens().len();
-        while self.together && self.rows().free() < n && self.forget_idle() {}
+        while self.together && self.rows().free() < self.rows_to_restore(snapshot) && self.forget_idle() {}
         let done = if self.together {
             sequences(&mut *self.model).and_then(|model| model.restore_sequence(seq, snapshot))
         } else {
@@ -57,6 +57,11 @@ impl Scheduler {
             return Err(error);
         }
         Ok(n)
+    }
+
+    /// Fewer than it has tokens where others begin alike.
+    fn rows_to_restore(&mut self, snapshot: &Snapshot) -> usize {
+        self.model.sequences().map_or(0, |model| model.rows_to_restore(snapshot))
     }
 
     /// Lets a request begin with the rows of another sequence, or of the store; returns how many tokens it then has.
@@ -111,24 +116,31 @@ impl Scheduler {
         }
     }
 
-    /// Begins with the longest stored prefix that has more than `better_than` tokens, if there is room for it: returns how many tokens
-    /// the sequence then has. The last token of the prompt is processed in any case.
+    /// Begins with the longest stored prefix of use where `better_than` tokens are there without it, if there is room for it: returns how many
+    /// tokens the sequence then has. The last token of the prompt is processed in any case.
     fn restore_stored(&mut self, seq: SeqId, prompt: &[TokenId], better_than: usize) -> usize {
+        let most = prompt.len() - 1;
+        if better_than >= most {
+            return 0;
+        }
+        let n = self.restore_found(seq, prompt, better_than);
+        if n <= most || self.cut(seq, most).is_ok() {
+            return n.min(most);
+        }
+        // What the token before the last needs may have been dropped by long context.
+        self.forget(seq);
+        self.restore_found(seq, &prompt[..most], better_than)
+    }
+
+    /// Begins with the longest stored prefix of a prompt that has more than `better_than` tokens, the whole prompt if that is stored.
+    fn restore_found(&mut self, seq: SeqId, prompt: &[TokenId], better_than: usize) -> usize {
         let Some(stored) = &mut self.stored else { return 0 };
         let Some(model) = self.model.sequences() else { return 0 };
         let Some(snapshot) = stored.find(model, prompt, better_than) else { return 0 };
-        let (n, most) = (snapshot.tokens().len(), prompt.len() - 1);
-        if self.together && self.rows().free() + self.idle_rows() < n {
+        if self.together && self.rows().free() + self.idle_rows() < snapshot.tokens().len() {
             return 0;
         }
-        let restored = self.restore(seq, &snapshot).and_then(|n| {
-            if n > most {
-                self.cut(seq, most)?;
-            }
-            Ok(n.min(most))
-        });
-        restored.unwrap_or_else(|error| {
-            self.forget(seq);
+        self.restore(seq, &snapshot).unwrap_or_else(|error| {
             if let Some(stored) = &mut self.stored {
                 stored.leave_aside(&error);
             }

@@ -3,7 +3,7 @@
 //! A slot is a sequence with tokens, of a request that runs or of one that is over and whose rows are kept for prompts that begin
 //! alike. *Invariant*: a slot of a request that runs is only looked at and saved.
 
-use engine::{EngineError, SeqId, Snapshot};
+use engine::{EngineError, ModelHash, SeqId, Snapshot};
 use kvmanager::plan::serve::Phase;
 
 use super::{Scheduler, sequences};
@@ -29,6 +29,14 @@ impl Scheduler {
         }
         slots.sort_by_key(|slot| slot.seq.0);
         slots
+    }
+
+    /// What names the model whose rows the slots hold.
+    ///
+    /// # Errors
+    /// The binaries cannot be read; the model cannot be saved.
+    pub fn model_hash(&mut self) -> Result<ModelHash, ServeError> {
+        Ok(self.model.cache_schema()?.model)
     }
 
     /// The rows of a slot with their tokens.

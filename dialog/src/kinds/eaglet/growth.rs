@@ -5,6 +5,7 @@ use genie_types::TokenId;
 
 use super::settings::{EagletSettings, NAME};
 use super::tree::{self, Node};
+use crate::conversation::drafting::is_no_draft;
 use crate::conversation::error::DialogError;
 use crate::conversation::trees::DraftTree;
 use crate::kinds::VocabularyMap;
@@ -117,7 +118,7 @@ pub(super) fn offer(tree: &mut DraftTree, nodes: &[Node], max_rows: usize) {
 /// A draft is no more than an offer: where it does not fit, or is stopped, there is none.
 pub(super) fn offered_only(ran: Result<Option<Row>, EngineError>) -> Result<Option<Row>, DialogError> {
     match ran {
-        Err(EngineError::Overflow(_) | EngineError::Stopped { .. } | EngineError::TokenOutOfRange { .. }) => Ok(None),
+        Err(error) if is_no_draft(&error) => Ok(None),
         ran => Ok(ran?),
     }
 }

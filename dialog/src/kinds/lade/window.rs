@@ -52,12 +52,14 @@ impl Window {
         &self.levels
     }
 
-    /// Fills the first level with tokens of the prompt, the others with any.
+    /// Fills the first level with tokens of the prompt, the others with any. Ids beyond the vocabulary stand for rows of embeddings, which may be
+    /// those of a dialog that was restored without them: they are left out.
     pub(super) fn begin(&mut self, prompt: &[TokenId], n_vocab: usize) {
+        let known: Vec<TokenId> = prompt.iter().copied().filter(|token| (token.0 as usize) < n_vocab).collect();
         for j in 0..self.levels.len() {
             for i in 0..self.levels[j].len() {
                 self.levels[j][i] = match j {
-                    0 => self.any_of(prompt),
+                    0 => self.any_of(&known),
                     _ => TokenId(((UNKNOWN + i) % n_vocab.max(1)) as u32),
                 };
             }
