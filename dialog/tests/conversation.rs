@@ -485,3 +485,17 @@ fn half_a_character_behind_a_match_is_no_text() {
     assert_eq!((reply.text.as_str(), reply.stop), ("one", StopReason::StopSequence("\nUser: ".into())));
     assert_eq!(seen.texts().concat(), "one");
 }
+
+/// What is surely too long is refused before it is tokenised, except where a full context goes on without its oldest tokens.
+#[test]
+fn a_long_text_is_no_fault_where_the_context_shifts() {
+    let text = "ab".repeat(40_000);
+    let refused = |model: Box<Fake>| {
+        let mut dialog = greedy(context(), model);
+        dialog.control().set_max_num_tokens(Some(1));
+        dialog.query(&text, Complete, |_| ()).err().map(|error| error.to_string())
+    };
+    let error = refused(Fake::new(128, |_| 1).0).unwrap();
+    assert!(error.contains("80000 bytes"), "{error}");
+    assert_eq!(refused(Fake::shifting(128, |_| 1).0), None);
+}

@@ -1,7 +1,7 @@
 //! Dialogs that follow a grammar: masks, jumps, limits, and where the grammar is from query to query.
 
 use dialog::config::ContextSettings;
-use dialog::sampler::SamplerRules;
+use dialog::sampler::{Chain, SamplerRules, TokenPenalty};
 use dialog::{
     Decoding, Dialog, DialogError, DialogKind, Grammar, GrammarKind, SamplerSettings, SentenceCode, Signal, StopReason,
 };
@@ -153,6 +153,49 @@ fn a_reply_can_be_paused_rewound_and_cut() {
     assert_eq!((reply.text.as_str(), dialog.history().last()), ("yes m", Some(&TokenId(u32::from(b'm')))));
     dialog.set_stop_sequences(vec![]).unwrap();
     assert_eq!(say(&mut dialog, "q", SentenceCode::End).1.text, "adam!");
+}
+
+fn forbidding(token: u32) -> SamplerSettings {
+    let chain = Chain { logit_bias: vec![(TokenId(token), f32::NEG_INFINITY)], ..Chain::default() };
+    SamplerSettings::argmax().with_chain(chain).unwrap()
+}
+
+/// As with `--ignore-eos`.
+#[test]
+fn a_grammar_ends_without_the_end_token() {
+    let (mut dialog, _) = wanting(u32::from(b'm'), SamplerRules::Documented, SIR);
+    dialog.set_sampler(forbidding(257));
+    let (_, reply) = say(&mut dialog, "a", SentenceCode::Complete);
+    assert_eq!((reply.text.as_str(), reply.stop), ("yes madam!", StopReason::GrammarEnd));
+}
+
+/// What was replied to a conversation is not said again where another grammar, bias or sampler forbids it.
+#[test]
+fn a_known_reply_is_drawn_again_by_the_rules_of_now() {
+    let (model, _) = Fake::new(128, |_| u32::from(b'm'));
+    let mut dialog = Dialog::from_parts(context(), SamplerSettings::argmax(), tokenizer(), model);
+    dialog.control().set_max_num_tokens(Some(3));
+    let (_, reply) = say(&mut dialog, "q", SentenceCode::Complete);
+    assert_eq!(reply.text, "mmm");
+    let prompt = dialog.history()[..2].to_vec();
+    let again = |dialog: &mut Dialog| dialog.token_query(&prompt, SentenceCode::Rewind, |_| {}).unwrap().text;
+    assert_eq!(again(&mut dialog), "mmm");
+    dialog.set_grammar(Some(&ebnf(SIR))).unwrap();
+    assert_eq!(again(&mut dialog), "yes");
+    dialog.set_grammar(None).unwrap();
+    dialog.set_sampler(SamplerSettings::argmax());
+    assert_eq!(again(&mut dialog), "ymm", "the first token is given again");
+    dialog.set_sampler(forbidding(u32::from(b'y')));
+    assert_eq!(again(&mut dialog), "mmm");
+    // A penalty looks at the token that is given again, too: each comes once.
+    let penalty = TokenPenalty { last_n: 64, repetition: 1.0, presence: 1000.0, frequency: 0.0 };
+    dialog.set_sampler(SamplerSettings::default().with_seed(Some(7)).with_temp(1.0).unwrap().with_penalty(penalty).unwrap());
+    let letters: std::collections::BTreeSet<u32> = {
+        let reply = dialog.token_query(&prompt, SentenceCode::Rewind, |_| {}).unwrap();
+        assert_eq!(reply.tokens[0], TokenId(u32::from(b'm')));
+        raw(&reply.tokens).into_iter().collect()
+    };
+    assert_eq!(letters.len(), 3);
 }
 
 /// Drafts the same text again and again.

@@ -139,6 +139,11 @@ fn prompts_are_messages_in_every_part_of_a_turn() {
         say(&mut dialog, "ab", SentenceCode::Rewind);
         let wanted = [vec![256], user("ab"), assistant(space)].concat();
         assert_eq!(spy.cache.lock().unwrap()[..wanted.len()], wanted);
+        // Text without control tokens is in a message, too.
+        dialog.reset().unwrap();
+        dialog.start_plain("<|end|>", SentenceCode::Complete).unwrap().run(|_| ()).unwrap();
+        let wanted = [vec![256], user("<|end|>"), assistant(space)].concat();
+        assert_eq!(spy.cache.lock().unwrap()[..wanted.len()], wanted);
         // Tokens are taken as they are.
         dialog.reset().unwrap();
         ask(&mut dialog, &[9, 10], SentenceCode::Complete);

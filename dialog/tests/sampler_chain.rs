@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dialog::sampler::{
-    Chain, Chances, Dry, DynamicTemp, Logprobs, Mirostat, MirostatVersion, Stage, TokenPenalty, Xtc,
+    Chain, Chances, Dry, DynamicTemp, Logprobs, Mirostat, MirostatVersion, SamplerRules, Stage, TokenPenalty, Xtc,
 };
 use dialog::{Sampler, SamplerError, SamplerSettings};
 use genie_types::TokenId;
@@ -314,4 +314,30 @@ fn logarithms_are_of_the_models_own_distribution() {
     let _: Vec<Logprobs> = dialog::Reply::none(dialog::StopReason::Aborted).logprobs;
     let settings = plain().with_temp(0.2).unwrap().with_top_k(1).with_logprobs(Some(2));
     assert_eq!(settings.logprobs(), Some(2));
+}
+
+/// With a stage of the chain the documented rules hold under libGenie's, for penalties too; a logit that they make infinite is an error.
+#[test]
+fn penalties_beside_a_stage_follow_the_documented_rules() {
+    let rows: Vec<f32> = (0..40).map(|i| (i as f32 * 0.37).sin() * 4.0).collect();
+    let penalty = TokenPenalty { last_n: 64, presence: 0.1, ..TokenPenalty::default() };
+    let draws = |rules: SamplerRules, chain: Chain| -> Vec<u32> {
+        let settings = SamplerSettings::default().with_seed(Some(7)).with_temp(0.8).unwrap().with_top_k(40).with_penalty(penalty.clone()).unwrap();
+        let settings = settings.with_rules(rules).with_repetition_absent().with_chain(chain).unwrap();
+        let mut sampler = Sampler::new(settings);
+        let mut draw = || {
+            let token = sampler.sample(&rows).unwrap();
+            sampler.accept(token);
+            token.0
+        };
+        (0..20).map(|_| draw()).collect()
+    };
+    let stage = || Chain { min_p: 0.01, ..Chain::default() };
+    assert_eq!(draws(SamplerRules::Genie, stage()), draws(SamplerRules::Documented, stage()));
+
+    let tiny = TokenPenalty { repetition: 1e-38, ..penalty };
+    let settings = SamplerSettings::default().with_seed(Some(7)).with_temp(0.8).unwrap().with_top_k(40).with_penalty(tiny).unwrap().with_chain(stage()).unwrap();
+    let mut sampler = Sampler::new(settings);
+    sampler.accept(TokenId(4));
+    assert!(matches!(sampler.sample(&rows), Err(SamplerError::NotFinite { token: 4, .. })));
 }

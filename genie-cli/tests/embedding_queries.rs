@@ -70,6 +70,13 @@ fn rows_of_the_table_are_its_tokens() {
     for file in ["rows, of 5.raw", "rows, of 5.raw,float32", "rows, of 5.raw,native"] {
         assert_eq!(run(folder.path(), &["--embedding-file", file])["tokens"], expected, "{file}");
     }
+    // A draft model has no rows of them, and offers nothing before tokens follow.
+    let drafted = run(folder.path(), &["--embedding-file", "rows, of 5.raw", "--spec", "draft:."]);
+    assert_eq!(drafted["tokens"], expected);
+    // Restored, their ids stand for nothing that could be looked ahead from.
+    run(folder.path(), &["--embedding-file", "rows, of 5.raw", "-n", "2", "--save", "saved"]);
+    let go_on = |more: &[&str]| run(folder.path(), &[&["--restore", "saved", "--prompt-tokens", "3,4"], more].concat());
+    assert_eq!(go_on(&["--spec", "lade:3,3,3"])["tokens"], go_on(&[])["tokens"]);
     // Steps of 16 bits: the rows differ from the table by less than 2^-13.
     let codes = TOKENS.iter().flat_map(|token| row(&decoder, *token).to_vec());
     let codes: Vec<u8> = codes.flat_map(|x| ((x * 8192.0).round() as i16).to_le_bytes()).collect();

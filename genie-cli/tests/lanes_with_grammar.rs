@@ -67,6 +67,22 @@ fn streams_of_one_prompt_follow_the_grammar_from_their_first_tokens_on() {
     assert_eq!(one["streams"].as_array().unwrap().len(), 1, "{one}");
 }
 
+#[test]
+fn streams_follow_the_bias_from_their_first_tokens_on_and_end_where_the_grammar_does() {
+    let folder = bundle();
+    let plain = record(folder.path(), &["-p", "a b", "--streams", "3"]);
+    let first = plain["streams"][0]["tokens"][0].as_u64().unwrap();
+    let bias = format!("{first}-inf");
+    let biased = record(folder.path(), &["-p", "a b", "--streams", "3", "--logit-bias", &bias]);
+    let firsts = |found: &Value| -> Vec<u64> {
+        found["streams"].as_array().unwrap().iter().map(|stream| stream["tokens"][0].as_u64().unwrap()).collect()
+    };
+    assert_eq!(firsts(&biased)[..2], firsts(&plain)[1..], "the second is the likeliest then");
+    let ended = record(folder.path(), &["-p", "a b", "--regex", "yes|no|maybe", "--streams", "3", "--ignore-eos"]);
+    let texts: Vec<&str> = ended["streams"].as_array().unwrap().iter().map(|s| s["text"].as_str().unwrap()).collect();
+    assert!(texts.iter().all(|text| ["yes", "no", "maybe"].contains(text)) && texts.len() > 1, "{texts:?}");
+}
+
 fn session(folder: &Path) -> Session {
     let grammar = Grammar::new(GrammarKind::Regex, "[a-c]{4}-[0-9]{6}!").unwrap();
     let mut session = Session::open(folder.join("bundle"), &Options::new().grammar(grammar)).unwrap();

@@ -139,6 +139,11 @@ fn what_cannot_be_is_refused_with_a_hint() {
             "use `--long-context window:64` or less, or a bundle with a longer context",
         ),
         (
+            // As long as what the model was trained for.
+            &["--long-context", "window:400"],
+            "use `--long-context window:64` or less, or a bundle with a longer context",
+        ),
+        (
             &["--long-context", "window:62", "--reserved-tokens", "5"],
             "use `--long-context window:59` or less beside the 5 reserved tokens, or a bundle with a longer context",
         ),
@@ -259,4 +264,14 @@ fn stored_prefixes_are_those_of_the_same_rule() {
     let restored = genie(folder.path(), &["run", "-c", "base", "-p", "x", "-n", "3", "--restore", "saved"]);
     assert_eq!(restored.status.code(), Some(1), "{}", said(&restored));
     assert!(said(&restored).contains("under another rule for long contexts"), "{}", said(&restored));
+}
+
+/// Positions that no dialog reaches take no memory: their rotary tables alone would have been 68 GB.
+#[test]
+fn a_context_may_be_as_large_as_numbers_are() {
+    let folder = folder();
+    for kind in [("window:20", "2", false), ("keydiff:9", "4", false)] {
+        let wide = record(folder.path(), kind, &["-p", "a b", "-n", "90", "--context-size", "2147483647"]);
+        assert_eq!(tokens(&wide), tokens(&record(folder.path(), kind, &["-p", "a b", "-n", "90"])), "{}", kind.0);
+    }
 }

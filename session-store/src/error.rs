@@ -82,7 +82,7 @@ pub enum StoreError {
         source: Box<StoreError>,
     },
     /// Another process holds the lock of a prefix store and does not give it back.
-    #[error("another process holds `{}`, which was waited for {} s", path.display(), waited.as_secs())]
+    #[error("another process {} `{}`{}", if waited.is_zero() { "holds" } else { "has held" }, path.display(), for_seconds(*waited))]
     Locked {
         /// The lock's file.
         path: PathBuf,
@@ -397,6 +397,11 @@ pub enum FolderFault {
     /// This model's cache has no form in libGenie's file.
     #[error("Genie's cache file has no form for this model's cache: {0}")]
     NoGenieForm(NoGenieForm),
+}
+
+/// How long was waited, if at all.
+fn for_seconds(waited: Duration) -> String {
+    if waited.is_zero() { String::new() } else { format!(" for {} s", waited.as_secs()) }
 }
 
 /// The bundle of a snapshot in parentheses, with the escape codes of a hostile file made visible.

@@ -140,6 +140,8 @@ mod tests {
         w.begin(&ids(&[256, 5, 6, 7, 8, 9]), 1276);
         assert_eq!(w.levels()[0][1..], ids(&[5, 6, 7])[..]);
         assert_eq!(w.levels()[2], ids(&[1000, 1001, 1002, 1003]));
+        w.begin(&ids(&[7, 600, 7, 512]), 512);
+        assert!(w.levels()[0].iter().all(|token| token.0 == 7), "ids of rows are left out");
         w.begin(&ids(&[7]), 512);
         assert_eq!((w.levels()[0].clone(), w.levels()[1][0]), (ids(&[7; 4]), TokenId(488)));
     }
