@@ -33,6 +33,9 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     is_there(path)?;
     let file = File::open(path).map_err(io_err("read", path))?;
+    if file.metadata().is_ok_and(|meta| meta.len() > limit) {
+        return Err(CompileError::FileTooLong { path: path.into(), limit });
+    }
     file.take(limit + 1).read_to_end(&mut bytes).map_err(io_err("read", path))?;
     if bytes.len() as u64 > limit {
         return Err(CompileError::FileTooLong { path: path.into(), limit });

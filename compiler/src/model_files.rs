@@ -69,12 +69,22 @@ impl ModelFiles {
 /// Longest file that is read.
 fn limit(name: &str) -> u64 {
     // Vocabularies of a quarter of a million entries with their merges take some 30 MB.
-    if name == TOKENIZER_FILE { 512 << 20 } else { 16 << 20 }
+    if name == TOKENIZER_FILE { genie_tokenizer::MAX_FILE_BYTES } else { 16 << 20 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is longer than the tokenizer reads would fail when the bundle is tried.
+    #[test]
+    fn a_tokenizer_is_as_long_as_it_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(place.path().join(TOKENIZER_FILE)).unwrap();
+        file.set_len((256 << 20) + 1).unwrap();
+        let error = ModelFiles::Folder(place.path().into()).read(TOKENIZER_FILE).unwrap_err();
+        assert!(matches!(error, crate::CompileError::FileTooLong { limit, .. } if limit == 256 << 20), "{error}");
+    }
 
     #[test]
     fn files_in_memory_are_used_like_those_of_a_folder() {

@@ -29,6 +29,7 @@
 //! | [`Maker`], [`sweep`] | who made a temporary, and what to do when it is dead |
 //! | [`FileKind`] | what a path leads to, by its first bytes: "a GGUF file", "a device" |
 //! | [`open_file`], [`read_file`], [`read_text`] | reading that refuses what would block or never end |
+//! | [`read_file_up_to`], [`read_up_to`] | the same for what has a longest length |
 //! | [`FileError`], [`Shortage`] | what was written where, and why not: bytes needed, bytes free, the limit that was hit |
 //!
 //! # What it must never know
@@ -64,7 +65,7 @@ pub use folder::{
 pub use kind::{FileKind, FolderKind, JsonKind};
 pub use maker::Maker;
 pub use new_file::NewFile;
-pub use regular::{open_file, read_file, read_text, utf8};
+pub use regular::{open_file, read_file, read_file_up_to, read_text, read_up_to, utf8};
 pub use space::free_bytes;
 pub use sweep::{sweep, sweep_names};
 pub use target::is_written_in_place;

@@ -28,6 +28,37 @@ pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The bytes of a regular file of up to `limit` bytes.
+///
+/// # Errors
+/// Those of [`read_file`]; a longer one: "expected at most 100 bytes, found 101", before any is read.
+pub fn read_file_up_to(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open_file(path)?;
+    let length = file.metadata()?.len();
+    if length > limit {
+        return Err(too_long(limit, length.to_string()));
+    }
+    // It may grow meanwhile.
+    read_up_to(file, limit)
+}
+
+/// The bytes of a stream of up to `limit` bytes.
+///
+/// # Errors
+/// Those of reading; more bytes: "expected at most 100 bytes, found more".
+pub fn read_up_to(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_long(limit, "more".into()));
+    }
+    Ok(bytes)
+}
+
+fn too_long(limit: u64, found: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("expected at most {limit} bytes, found {found}"))
+}
+
 /// The text of a regular file.
 ///
 /// # Errors
@@ -68,6 +99,22 @@ mod tests {
         assert_eq!(text(b"{\"a\": \"\xff\"}").unwrap_err(), "expected text in UTF-8, found other bytes at byte 7");
         assert_eq!(read_file(dir.path()).unwrap_err().to_string(), "expected a file, found a folder");
         assert_eq!(read_file(&dir.path().join("none")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn longer_files_and_streams_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, b"abcd").unwrap();
+        assert_eq!(read_file_up_to(&path, 4).unwrap(), b"abcd");
+        let said = |error: io::Error| error.to_string();
+        assert_eq!(said(read_file_up_to(&path, 3).unwrap_err()), "expected at most 3 bytes, found 4");
+        assert_eq!(read_up_to(&b"abcd"[..], u64::MAX).unwrap(), b"abcd");
+        assert_eq!(said(read_up_to(&b"abcd"[..], 3).unwrap_err()), "expected at most 3 bytes, found more");
+        // Sparse: it takes no space, but would take memory.
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(3 << 40).unwrap();
+        let found = said(read_file_up_to(&path, 4).unwrap_err());
+        assert_eq!(found, "expected at most 4 bytes, found 3298534883328");
     }
 
     #[cfg(unix)]

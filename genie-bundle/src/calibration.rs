@@ -14,6 +14,9 @@ pub const FORMAT: &str = "open-genie-calibration";
 /// Version written by this build, and the newest one it reads.
 pub const VERSION: u32 = 1;
 
+/// Longest file that is read: above what any number of variants takes.
+const MAX_BYTES: u64 = 16 << 20;
+
 /// Times of one step that differ by more than this were not taken on an idle machine.
 const MOST_SPREAD: f64 = 2.0;
 
@@ -132,7 +135,7 @@ impl Calibration {
     /// # Errors
     /// [`CalibrationMismatch::Missing`], or those of [`Self::parse`].
     pub fn read(folder: &Path) -> Result<Self, CalibrationMismatch> {
-        let bytes = match file_io::read_file(&folder.join(CALIBRATION_FILE)) {
+        let bytes = match file_io::read_file_up_to(&folder.join(CALIBRATION_FILE), MAX_BYTES) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(CalibrationMismatch::Missing),
             read => read.map_err(|e| CalibrationMismatch::Unreadable(e.to_string()))?,
         };
@@ -208,6 +211,15 @@ impl Calibration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_too_long_for_a_calibration_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(folder.path().join(CALIBRATION_FILE)).unwrap();
+        file.set_len(3 << 40).unwrap();
+        let said = Calibration::read(folder.path()).unwrap_err().to_string();
+        assert_eq!(said, "it cannot be read: expected at most 16777216 bytes, found 3298534883328");
+    }
 
     /// D12: times of a busy machine are not taken for truth.
     #[test]

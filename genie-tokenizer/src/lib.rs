@@ -57,6 +57,7 @@ mod utf8;
 
 pub use detokenizer::Detokenizer;
 pub use error::{Fault, TokenizerError};
+pub use limits::FILE as MAX_FILE_BYTES;
 pub use prove::Oddity;
 pub use tokenizer::Tokenizer;
 pub use utf8::Utf8Stream;

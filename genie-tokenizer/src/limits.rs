@@ -3,7 +3,7 @@
 //! *Units*: bytes of UTF-8 unless a name says otherwise.
 
 /// The longest file. The largest published ones have 33 MB.
-pub(crate) const FILE: u64 = 256 << 20;
+pub const FILE: u64 = 256 << 20;
 /// Ids are below it: 64 times the largest vocabulary today.
 pub(crate) const IDS: u64 = 1 << 24;
 /// An entry of a vocabulary.

@@ -21,6 +21,9 @@ use crate::names;
 /// libGenie's name of the tokens beside the rows.
 pub(crate) const HISTORY: &str = "token-history";
 
+/// Longest history that is read: 16 million tokens.
+const MOST_HISTORY_BYTES: u64 = 64 << 20;
+
 /// Writes rows and tokens; the folder is made if there is none.
 ///
 /// # Errors
@@ -43,7 +46,7 @@ pub fn read_handed_cache(dir: &Path, tensors: &[KvTensor]) -> Result<(KvImage, V
     let folder = GenieFolder::new(dir);
     let image = folder.read_rows(tensors, &dir.join(names::old_cache(folder.role)))?;
     let path = dir.join(HISTORY);
-    let bytes = file_io::read_file(&path).map_err(StoreError::io("read", &path))?;
+    let bytes = file_io::read_file_up_to(&path, MOST_HISTORY_BYTES).map_err(StoreError::io("read", &path))?;
     let tokens = bytes.chunks_exact(4).map(|b| TokenId(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect();
     Ok((image, tokens))
 }

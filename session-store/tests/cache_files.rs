@@ -10,7 +10,7 @@ use kvmanager::{
 use serde_json::json;
 use session_store::{
     DialogState, FolderFault, GenieFolder, ModelHash, NoGenieForm, PrefixStore, SavedSequence, SavedToken, Snapshot,
-    StoreError,
+    StoreError, read_handed_cache, write_handed_cache,
 };
 
 const MODEL: ModelHash = ModelHash([7; 32]);
@@ -287,6 +287,23 @@ fn genie_reads_and_writes_the_same_folder() {
     let err = GenieFolder::new(dir.path()).write_cache(&rows(&mut kv), &[]).unwrap_err();
     let why = "Genie's cache file has no form for this cache: it is not one dialog from position 0 without gaps";
     assert_eq!(err.to_string(), why);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "writes files")]
+fn a_handed_history_that_is_too_long_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut kv = cache(ModeKind::SMART_MASK, &[(8, 64)], KvDtype::U8);
+    feed(&mut kv, 6, 0);
+    let image = rows(&mut kv);
+    write_handed_cache(dir.path(), &image, &tokens(6)).unwrap();
+    assert_eq!(read_handed_cache(dir.path(), &image.tensors).unwrap().1, tokens(6));
+    let history = std::fs::File::options().write(true).open(dir.path().join("token-history")).unwrap();
+    history.set_len(3 << 40).unwrap();
+    let StoreError::Io { source, .. } = read_handed_cache(dir.path(), &image.tensors).unwrap_err() else {
+        panic!("another error")
+    };
+    assert_eq!(source.to_string(), "expected at most 67108864 bytes, found 3298534883328");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The text of a config: of bounded length, without a byte order mark, and no key twice.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde_json::Value;
@@ -15,13 +15,7 @@ pub const MAX_BYTES: u64 = 4 << 20;
 /// # Errors
 /// The system's; what is there is no file; longer than [`MAX_BYTES`]; not UTF-8.
 pub fn read(path: &Path) -> io::Result<String> {
-    let file = file_io::open_file(path)?;
-    let length = file.metadata()?.len();
-    if length > MAX_BYTES {
-        return Err(too_long(length.to_string()));
-    }
-    // It may grow meanwhile.
-    from_reader(file)
+    file_io::utf8(file_io::read_file_up_to(path, MAX_BYTES)?)
 }
 
 /// The text of a config that is no file: of stdin.
@@ -29,16 +23,7 @@ pub fn read(path: &Path) -> io::Result<String> {
 /// # Errors
 /// The system's; longer than [`MAX_BYTES`]; not UTF-8.
 pub fn from_reader(from: impl Read) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(too_long("more".into()));
-    }
-    file_io::utf8(bytes)
-}
-
-fn too_long(found: String) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, format!("expected at most {MAX_BYTES} bytes, found {found}"))
+    file_io::utf8(file_io::read_up_to(from, MAX_BYTES)?)
 }
 
 /// The document. A byte order mark at its start is skipped, as libGenie's parser does.

@@ -3,7 +3,6 @@
 //! *Trap*: of a newer version only `format` and, where it is as we know it, `files` is understood. What is not listed
 //! counts as someone else's.
 
-use std::io;
 use std::path::{Component, Path};
 
 use serde::Deserialize;
@@ -12,9 +11,6 @@ use serde_json::Value;
 use super::BUNDLE_FORMAT;
 use crate::hash::hash_file;
 use crate::{BundleError, MANIFEST_FILE};
-
-/// A longer file is no manifest.
-const LONGEST: u64 = 64 << 20;
 
 /// Whether a path does not lead out of the folder that it starts from.
 pub(super) fn is_within(path: &str) -> bool {
@@ -61,12 +57,7 @@ pub fn listed_files(bundle: &Path) -> Result<Vec<ListedFile>, BundleError> {
         files: Value,
     }
     let path = bundle.join(MANIFEST_FILE);
-    let meta = std::fs::metadata(&path).map_err(BundleError::io("read", &path))?;
-    if !meta.is_file() || meta.len() > LONGEST {
-        let found = if meta.is_file() { "it is too long for a manifest" } else { "it is not a file" };
-        return Err(BundleError::io("read", &path)(io::Error::new(io::ErrorKind::InvalidData, found)));
-    }
-    let bytes = std::fs::read(&path).map_err(BundleError::io("read", &path))?;
+    let bytes = super::bytes_of(&path)?;
     let head: Head =
         serde_json::from_slice(&bytes).map_err(|source| BundleError::Json { path: path.clone(), source })?;
     if head.format != BUNDLE_FORMAT {
@@ -103,6 +94,18 @@ mod tests {
         assert!(listed("{").unwrap_err().contains("not the JSON"));
         let empty = tempfile::tempdir().unwrap();
         assert!(listed_files(empty.path()).unwrap_err().to_string().contains("cannot read"));
+    }
+
+    /// A sparse file of 3 GB took as much memory.
+    #[test]
+    fn a_file_that_is_too_long_for_a_manifest_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(folder.path().join(MANIFEST_FILE)).unwrap();
+        file.set_len(3 << 40).unwrap();
+        for error in [listed_files(folder.path()).unwrap_err(), crate::Manifest::read(folder.path()).unwrap_err()] {
+            let BundleError::Io { source, .. } = error else { panic!("{error}") };
+            assert_eq!(source.to_string(), "expected at most 67108864 bytes, found 3298534883328");
+        }
     }
 
     #[test]

@@ -24,6 +24,14 @@ pub const BUNDLE_FORMAT: &str = "open-genie-bundle";
 /// Version written by this build, and the newest one it reads.
 pub const BUNDLE_VERSION: u32 = 1;
 
+/// A longer file is no manifest.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The file's content.
+fn bytes_of(path: &Path) -> Result<Vec<u8>, BundleError> {
+    file_io::read_file_up_to(path, MAX_BYTES).map_err(BundleError::io("read", path))
+}
+
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -183,7 +191,7 @@ impl Manifest {
     /// Reads the manifest of a bundle directory.
     ///
     /// # Errors
-    /// A missing or unreadable file, another format, a newer version.
+    /// A file that is missing, unreadable or above 64 MiB, another format, a newer version.
     pub fn read(bundle: &Path) -> Result<Self, BundleError> {
         /// The part that every version has.
         #[derive(Deserialize)]
@@ -192,7 +200,7 @@ impl Manifest {
             version: u32,
         }
         let path = bundle.join(MANIFEST_FILE);
-        let bytes = file_io::read_file(&path).map_err(BundleError::io("read", &path))?;
+        let bytes = bytes_of(&path)?;
         let json = |source| BundleError::Json { path: path.clone(), source };
         let head: Head = serde_json::from_slice(&bytes).map_err(json)?;
         if head.format != BUNDLE_FORMAT {

@@ -21,6 +21,8 @@ use crate::options::Options;
 
 const RECORD: &str = "source.json";
 const BUNDLE: &str = "bundle";
+/// Longest record that is read: paths have some thousand bytes.
+const MOST_RECORD_BYTES: u64 = 1 << 20;
 /// Most bytes of a source's name in that of its folder.
 const LONGEST_NAME: usize = 200;
 const WIDTHS: [u32; 3] = [1, 32, 128];
@@ -203,7 +205,7 @@ impl ModelState {
 
 impl Record {
     fn read(folder: &Path) -> Option<Self> {
-        serde_json::from_slice(&file_io::read_file(&folder.join(RECORD)).ok()?).ok()
+        serde_json::from_slice(&file_io::read_file_up_to(&folder.join(RECORD), MOST_RECORD_BYTES).ok()?).ok()
     }
 }
 
@@ -259,5 +261,20 @@ mod tests {
         store.remove(&store.list().unwrap()[0]).unwrap();
         assert_eq!(store.list().unwrap(), []);
         assert_eq!(fs::read_dir(store.folder()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_record_that_is_too_long_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = Record { source: "m".into(), stamp: "s".into(), context: 8, made_by: version() };
+        let mut text = serde_json::to_vec(&record).unwrap();
+        fs::create_dir(dir.path().join("m-0")).unwrap();
+        let place = dir.path().join("m-0").join(RECORD);
+        fs::write(&place, &text).unwrap();
+        let store = CompiledModels::at(dir.path());
+        assert_eq!(store.list().unwrap().len(), 1);
+        text.resize(2 << 20, b' ');
+        fs::write(&place, &text).unwrap();
+        assert_eq!(store.list().unwrap(), []);
     }
 }

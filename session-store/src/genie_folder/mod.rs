@@ -24,6 +24,9 @@ use crate::error::{FolderFault, NoGenieForm};
 use crate::names::{self, DIALOG, RANDOM_STATE, UNPROCESSED};
 use crate::{Snapshot, StoreError};
 
+/// Longest file of counters or of a random state that is read, in bytes; 624 words of digits have 7 kB.
+const SHORT: u64 = 64 << 10;
+
 /// A dialog saved by libGenie, in one slot of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenieFolder<'a> {
@@ -157,8 +160,8 @@ impl<'a> GenieFolder<'a> {
     /// # Errors
     /// [`StoreError::Io`]; [`StoreError::Folder`] for files that contradict each other.
     pub fn read_dialog(&self, starts_turn: &[TokenId]) -> Result<GenieDialog, StoreError> {
-        let counters: Counters =
-            serde_json::from_slice(&read(&self.dir.join(DIALOG))?).map_err(|e| self.fault(FolderFault::Counters(e)))?;
+        let counters: Counters = serde_json::from_slice(&read_short(&self.dir.join(DIALOG))?)
+            .map_err(|e| self.fault(FolderFault::Counters(e)))?;
         let n_past = counters.n_past;
         let tokens = drop_repeated_eos(self.read_history()?, n_past, starts_turn);
         let n_tokens = tokens.len();
@@ -169,7 +172,7 @@ impl<'a> GenieFolder<'a> {
         if n_tokens > n_past && found != expected {
             return Err(self.fault(FolderFault::LastToken { file: self.history_name(), found, expected }));
         }
-        let random_state = String::from_utf8(read(&self.dir.join(RANDOM_STATE))?);
+        let random_state = String::from_utf8(read_short(&self.dir.join(RANDOM_STATE))?);
         Ok(GenieDialog {
             tokens,
             n_past,
@@ -242,6 +245,11 @@ impl<'a> GenieFolder<'a> {
 
 fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
     file_io::read_file(path).map_err(StoreError::io("read", path))
+}
+
+/// Counters or the random state: some thousand bytes.
+fn read_short(path: &Path) -> Result<Vec<u8>, StoreError> {
+    file_io::read_file_up_to(path, SHORT).map_err(StoreError::io("read", path))
 }
 
 /// Drops the second of two equal tokens where a new turn begins, until there is one more than `n_past`.
