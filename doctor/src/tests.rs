@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use genie_types::{DataFormat, Dtype, GraphInfo, Quant, TensorInfo};
+use qnn_api::library::BACKEND_ID_HOST;
 use qnn_api::{Soc, Version};
 use serde_json::json;
 
@@ -111,8 +112,20 @@ fn sound_facts_have_no_finding() {
                 }
             }
         }),
+        ("positions by the older keys", |c| {
+            c.bundle_mut().manifest.as_mut().unwrap().encoding = Some(json!({"type": "rope"}));
+            c.set(ROPE, json!(null));
+            c.set(&format!("{HTP}/pos-id-dim"), json!(4));
+        }),
         ("greedy as libGenie understands it", |c| {
             c.set("/dialog/sampler", json!({"version": 1, "greedy": true, "top-k": 1}))
+        }),
+        ("2 GB for the embedded backend", |c| {
+            c.info_mut(0).backend_id = BACKEND_ID_HOST;
+            c.bundle_mut().binaries[0].file = FileState::Present { bytes: 2 << 30 };
+            c.set(&format!("{HTP}/use-mmap"), json!(false));
+            c.bundle_mut().extensions.clear();
+            c.bundle_mut().manifest = None;
         }),
         ("an older binary", |c| {
             c.info_mut(0).build_id = "v2.40.0.250101000000".into();
@@ -227,6 +240,15 @@ const CHANGES: &[Change] = &[
     }, &["file-changed"]),
     ("a torn manifest", |c| c.bundle_mut().manifest = Some(Manifest { fault: Some("EOF".into()), ..Manifest::default() }), &["manifest-syntax"]),
     ("2 GB", |c| c.bundle_mut().binaries[0].file = FileState::Present { bytes: 2 << 30 }, &["file-too-large"]),
+    ("2 GB for a chip that no library reads", |c| {
+        c.bundle_mut().binaries[0].file = FileState::Present { bytes: 2 << 30 };
+        c.bundle_mut().binaries[0].content = Content::Unexamined("no library".into());
+    }, &["file-too-large", "binary-unexamined"]),
+    ("2 GB for the manifest's chip, damaged", |c| {
+        c.bundle_mut().binaries[0].file = FileState::Present { bytes: 2 << 30 };
+        c.bundle_mut().binaries[0].content = Content::Rejected(Vec::new());
+        c.bundle_mut().extensions.clear();
+    }, &["file-too-large", "binary-unreadable"]),
     ("a damaged binary", |c| {
         let rejection = Rejection { library: "/qnn/libQnnSystem.so".into(), reads_htp: true, message: "30010".into() };
         c.bundle_mut().binaries[0].content = Content::Rejected(vec![rejection]);
@@ -278,7 +300,7 @@ const CHANGES: &[Change] = &[
     ("greedy alone", |c| c.set("/dialog/sampler/greedy", json!(true)), &["greedy-ignored"]),
     #[cfg(target_os = "linux")]
     ("a large binary of the embedded backend, mapped", |c| {
-        c.info_mut(0).backend_id = qnn_api::library::BACKEND_ID_HOST;
+        c.info_mut(0).backend_id = BACKEND_ID_HOST;
         c.bundle_mut().binaries[0].file = FileState::Present { bytes: 64 << 20 };
         c.bundle_mut().extensions.clear();
         c.bundle_mut().manifest = None;
@@ -322,6 +344,11 @@ const CHANGES: &[Change] = &[
         c.set("/dialog/engine/longcontext", json!({"version": 1, "type": "sliding-window", "reserved-tokens": 0,
             "sliding-window": {"version": 1, "window-size": 5}}));
     }, &["attention-window"]),
+    ("no positions for graphs with rotary tables", |c| c.set(ROPE, json!(null)), &["position-inputs"]),
+    ("no positions, but the model's in the manifest", |c| {
+        c.bundle_mut().manifest.as_mut().unwrap().encoding = Some(json!({"type": "rope", "rope-dim": 4}));
+        c.set(ROPE, json!(null));
+    }, &["position-inputs", "position-numbers"]),
     ("absolute positions for graphs with rotary tables", |c| c.set(ROPE, json!({"type": "absolute"})), &["position-inputs", "position-inputs"]),
     ("alibi for graphs that take positions", |c| {
         c.set(ROPE, json!({"type": "alibi"}));

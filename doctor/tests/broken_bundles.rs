@@ -113,6 +113,9 @@ fn broken_configs() {
         ("no EOS", || Bundle::compiled().set("/dialog/context/eos-token", json!(-1)), &["eos-unset"]),
         ("another model's padding", || Bundle::compiled().set("/dialog/context/pad-token", json!(151_643)), &["special-token"]),
         ("another model's n-vocab", || Bundle::compiled().set("/dialog/context/n-vocab", json!(512)), &["n-vocab"]),
+        // The tokenizer fits the logits.
+        ("an n-vocab below the tokenizer's", || Bundle::compiled().set("/dialog/context/n-vocab", json!(10)), &["n-vocab"]),
+        ("no positions", || Bundle::compiled().set(ROPE, json!(null)), &["position-inputs", "position-numbers"]),
     ]);
 }
 
@@ -142,12 +145,13 @@ fn broken_files() {
             let name = binary(&b);
             b.edit(&name, |bytes| bytes.fill(b'x'))
         }, &["binary-unreadable"]),
-        ("a binary over 2 GB", || {
+        // Too large for a chip, but it is for the embedded backend.
+        ("a binary that grew beyond 2 GB", || {
             let b = Bundle::compiled().without("manifest.json");
             let file = std::fs::File::options().write(true).open(b.at(&binary(&b))).unwrap();
             file.set_len((2 << 30) + 4096).unwrap(); // sparse: takes no space
             b
-        }, &["file-too-large", "binary-unreadable"]),
+        }, &["binary-unreadable"]),
         ("a torn manifest", || Bundle::compiled().edit("manifest.json", |b| b.truncate(10)), &["manifest-syntax"]),
         ("a folder for a tokenizer", || {
             let b = Bundle::compiled().without("manifest.json").set("/dialog/tokenizer/path", json!("sub"));

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use genie_bundle::{CONFIG_FILE, HTP_CONFIG_FILE, MANIFEST_FILE};
 use nsp_graph::names::KvName;
-use qnn_api::library::runtime;
+use qnn_api::library::{BACKEND_ID_HTP, runtime};
 
 use super::Check;
-use crate::facts::{Bundle, Content, FileState, Manifest};
+use crate::facts::{Binary, Bundle, Content, FileState, Manifest};
 use crate::{Facts, Findings, Fix, Rule, Severity};
 
 /// The checks, in the order of the report.
@@ -176,7 +176,7 @@ fn unlisted_binaries(facts: &Facts, manifest: &Manifest, found: &mut Findings) {
 const FILE_TOO_LARGE: Rule = Rule {
     id: "file-too-large",
     severity: Severity::Error,
-    title: "a context binary of 2 GB or more",
+    title: "a context binary of 2 GB or more for a chip",
     why: "the HTP serialises and maps less than 2 GB: it cannot be loaded (1002, 5005)",
     fix: Fix::MoreSplits,
 };
@@ -184,9 +184,18 @@ const FILE_TOO_LARGE: Rule = Rule {
 /// Largest signed 32-bit length, in bytes.
 const FILE_LIMIT: u64 = (2 << 30) - 1;
 
-/// The length of each binary.
+/// The length of each binary for the HTP; the embedded backend reads longer ones.
 fn file_too_large(facts: &Facts, found: &mut Findings) {
-    for binary in facts.binaries() {
+    let manifest = facts.bundle.as_ref().and_then(|bundle| bundle.manifest.as_ref());
+    let has_target = manifest.is_some_and(|manifest| manifest.target.is_some());
+    let is_for_htp = |binary: &Binary| match &binary.content {
+        Content::Described(info) => info.backend_id == BACKEND_ID_HTP,
+        // One of the embedded backend can always be examined.
+        Content::Unexamined(_) => true,
+        Content::Rejected(_) => has_target,
+        Content::Foreign(_) => false,
+    };
+    for binary in facts.binaries().iter().filter(|binary| is_for_htp(binary)) {
         let FileState::Present { bytes } = binary.file else { continue };
         if bytes > FILE_LIMIT {
             found.add(

@@ -6,6 +6,7 @@ use nsp_graph::names::{DEFAULT_GROUP, POSITION_COS, POSITION_IDS, rope_prefix};
 use serde_json::Value;
 
 use super::{Check, tensors};
+use crate::facts::ConfigFile;
 use crate::{Facts, Findings, Fix, Rule, Severity};
 
 /// The checks, in the order of the report.
@@ -64,6 +65,9 @@ const WINDOW: Rule = Rule {
     fix: Fix::Text("write the window that the manifest's `source.windows` has, as `sliding-window` of `longcontext`"),
 };
 
+/// Where a config has its positions.
+const POINTER: &str = "/dialog/engine/model/positional-encoding";
+
 /// The numbers of each rotary table.
 fn tables(facts: &Facts, found: &mut Findings) {
     let Some(config) = facts.config() else { return };
@@ -106,10 +110,17 @@ fn tables(facts: &Facts, found: &mut Findings) {
 
 /// Each number against the model's own, which the manifest keeps. Numbers that mean the same may be written in different ways.
 fn numbers(facts: &Facts, found: &mut Findings) {
-    let (Some(config), Some(bundle)) = (facts.config(), &facts.bundle) else { return };
+    let (Some(config), Some(bundle)) = (config_of_model(facts), &facts.bundle) else { return };
     let Some(model) = bundle.manifest.as_ref().and_then(|manifest| manifest.encoding.as_ref()) else { return };
-    const POINTER: &str = "/dialog/engine/model/positional-encoding";
-    let Some(written) = config.engine("/model/positional-encoding") else { return };
+    let Some(written) = config.engine("/model/positional-encoding") else {
+        // Graphs that take positions as such need no word of the config, and fused graphs hold their tables.
+        let takes_tables =
+            tensors::inputs(facts, |name| matches!(rope_prefix(name), Some((_, false)))).next().is_some();
+        if takes_tables && config.htp("pos-id-dim").is_none() && !has_only_fused(facts) {
+            found.add(&POSITION_NUMBERS, config.at(POINTER), format!("missing, but the model has {model}"));
+        }
+        return;
+    };
     compare(model, written, POINTER, &mut |pointer, what| {
         found.add(&POSITION_NUMBERS, config.at(pointer), what);
     });
@@ -168,16 +179,25 @@ fn windows(facts: &Facts, found: &mut Findings) {
     }
 }
 
-/// The inputs themselves. A config that says nothing of positions is left to the graphs.
+/// The config, unless it has no place for positions: that is found elsewhere.
+fn config_of_model(facts: &Facts) -> Option<&ConfigFile> {
+    facts.config().filter(|config| config.engine("/model").is_some())
+}
+
+fn has_only_fused(facts: &Facts) -> bool {
+    matches!((facts.fused(), facts.layout()), (Some(Ok(_)), Some(Err(LayoutError::OnlyFused { .. }))))
+}
+
+/// The inputs themselves. A config that says nothing of positions is left to the graphs, unless they take tables.
 fn inputs(facts: &Facts, found: &mut Findings) {
-    let Some(config) = facts.config() else { return };
+    let Some(config) = config_of_model(facts) else { return };
     // Fused graphs hold their tables.
-    if matches!((facts.fused(), facts.layout()), (Some(Ok(_)), Some(Err(LayoutError::OnlyFused { .. })))) {
+    if has_only_fused(facts) {
         return;
     }
     let items = config.position_items();
-    let Some(first) = items.first() else { return };
-    let at = config.at(&first.pointer);
+    let first = items.first();
+    let at = config.at(first.map_or(POINTER, |item| &item.pointer));
     let ropes = || items.iter().filter(|item| item.kind == Some(PositionKind::Rope));
     let tables = || tensors::inputs(facts, |name| matches!(rope_prefix(name), Some((_, false))));
     let ids = tensors::inputs(facts, |name| name == POSITION_IDS).next();
@@ -186,7 +206,8 @@ fn inputs(facts: &Facts, found: &mut Findings) {
     for table in tables().filter(|t| !made(&t.tensor.name)) {
         let prefix = rope_prefix(&table.tensor.name).map_or("", |(prefix, _)| prefix);
         if !seen.contains(&prefix) && !ropes().any(|item| item.prefix == prefix) {
-            let what = format!("no item of type `rope` for {}, which {} takes", table.tensor.name, table.at());
+            let lacks = if items.is_empty() { "missing, no rotary positions" } else { "no item of type `rope`" };
+            let what = format!("{lacks} for {}, which {} takes", table.tensor.name, table.at());
             found.add(&POSITION_INPUTS, &at, what);
         }
         seen.push(prefix);
@@ -198,7 +219,7 @@ fn inputs(facts: &Facts, found: &mut Findings) {
         let what = format!("no graph takes {}{POSITION_COS}", item.prefix);
         found.add(&POSITION_INPUTS, config.at(&item.pointer), what);
     }
-    match (first.kind, ids) {
+    match (first.and_then(|item| item.kind), ids) {
         (Some(kind @ (PositionKind::Absolute | PositionKind::Alibi)), None) if known => {
             found.add(&POSITION_INPUTS, &at, format!("`{kind}` fills {POSITION_IDS}, which no graph takes"));
         }

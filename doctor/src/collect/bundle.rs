@@ -6,6 +6,7 @@ use file_io::{FileKind, JsonKind};
 use genie_bundle::{BundleError, CONFIG_FILE, FileCheck, MANIFEST_FILE, manifest};
 use genie_tokenizer::{Tokenizer, TokenizerError};
 use genie_types::TokenId;
+use nsp_graph::names::LOGITS;
 use qnn_api::{BinaryInfo, SystemLibrary};
 use serde_json::Value;
 
@@ -55,11 +56,13 @@ pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], skip_hash
         texts.filter(|text| !text.trim().is_empty()).map(str::to_owned).collect()
     };
     let bins = config.engine("/model/binary/ctx-bins").or_else(|| config.engine("/model/binary/fcb"));
-    let binaries = texts(bins).iter().map(|w| binary(w, resolve(w), cwd, readers, by_host)).collect();
+    let binaries: Vec<Binary> = texts(bins).iter().map(|w| binary(w, resolve(w), cwd, readers, by_host)).collect();
     let tokenizer = config.dialog("/tokenizer/path").and_then(Value::as_str).map(|written| {
         let (path, file) = (resolve(written), state(written));
         let wanted: Vec<u32> = config.special_tokens().into_iter().map(|(_, id)| id).collect();
-        let rows = config.dialog("/context/n-vocab").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let n_vocab =
+            || config.dialog("/context/n-vocab").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        let rows = logits_width(&binaries).or_else(n_vocab);
         let vocabulary = matches!(file, FileState::Present { bytes: 1.. }).then(|| vocabulary(&path, &wanted, rows));
         TokenizerFile { written: written.to_owned(), path, file, vocabulary }
     });
@@ -75,6 +78,12 @@ pub(super) fn read(subject: &Path, cwd: &Path, readers: &[Reader<'_>], skip_hash
         file: state(written),
     });
     Bundle { path: base, kind, config: Some(config), is_folder, binaries, tokenizer, extensions, embedding, manifest }
+}
+
+/// The width of the logits, which a wrong `n-vocab` does not change; `None` where no readable graph gives them.
+fn logits_width(binaries: &[Binary]) -> Option<usize> {
+    let graphs = binaries.iter().filter_map(Binary::info).flat_map(|info| &info.graphs);
+    graphs.flat_map(|graph| &graph.outputs).find(|tensor| tensor.name == LOGITS)?.dims.last().copied()
 }
 
 fn binary(written: &str, path: PathBuf, cwd: &Path, readers: &[Reader<'_>], by_host: bool) -> Binary {

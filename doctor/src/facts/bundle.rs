@@ -134,7 +134,7 @@ pub struct Vocabulary {
     pub n_entries: usize,
     /// The config's special tokens with their entries; `None` for an unknown id.
     pub entries: BTreeMap<u32, Option<String>>,
-    /// Why it does not fit the config's `n-vocab` rows, or does not give a text back.
+    /// Why it does not fit the width of the logits (unless they are known, the config's `n-vocab`), or does not give a text back.
     pub unfit: Option<String>,
 }
 
