@@ -74,7 +74,7 @@ impl Model {
             spec.norm = NormKind::Rms;
         }
         contents.insert(TOKENIZER_FILE, json(gguf.tokenizer(spec.vocab)?));
-        notes.extend(gguf.unread_note().into_iter().chain(gguf.tokenizer_note()?));
+        notes.extend(gguf.unread_note().into_iter().chain(gguf.tokenizer_notes()?));
         let mut checkpoint = Checkpoint::of_gguf(gguf, spec.head_dim)?;
         checkpoint.split_fused(&spec)?;
         let files = ModelFiles::Made { of: path.clone(), contents };

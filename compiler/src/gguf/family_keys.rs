@@ -25,7 +25,6 @@ const WINDOW: &str = "attention.sliding_window";
 const PATTERN: &str = "attention.sliding_window_pattern";
 const SCALE: &str = "attention.scale";
 const ROTATED: &str = "rope.dimension_count";
-const LOCAL_BASE: &str = "rope.freq_base_swa";
 const PARALLEL: &str = "use_parallel_residual";
 const FINETUNED: &str = "rope.scaling.finetuned";
 /// Base of the angles of Gemma 3's layers with a window, where there is no key.
@@ -118,14 +117,8 @@ fn window(keys: &ModelKeys<'_>, shape: &Shape, put: &mut impl FnMut(&str, Value)
         if keys.meta.required(&keys.key(WINDOW), size)? == 0 {
             return Err(keys.refused(WINDOW, "a number above 0"));
         }
-        let base = keys.number(LOCAL_BASE)?.unwrap_or(DEFAULT_LOCAL_BASE);
+        let base = keys.number(super::rope::LOCAL_BASE)?.unwrap_or(DEFAULT_LOCAL_BASE);
         put("rope_local_base_freq", json!(base));
-    }
-    if keys.family == Family::Olmo3 {
-        let (all, local) = (super::rope::theta(keys)?, keys.number(LOCAL_BASE)?);
-        if local.is_some_and(|local| local != all) {
-            return Err(keys.refused(LOCAL_BASE, format!("{all}, as that of all layers")));
-        }
     }
     match size {
         Some(0) => put("sliding_window", Value::Null),

@@ -9,6 +9,7 @@
 
 use super::config::ModelKeys;
 use super::{GgmlType, Gguf};
+use crate::family::Family;
 use crate::{CompileError, Result, fs};
 use genie_types::YarnScaling;
 use serde_json::{Value, json};
@@ -23,22 +24,19 @@ const AMPLITUDE: &str = "rope.scaling.attn_factor";
 const ORIGINAL: &str = "rope.scaling.original_context_length";
 const EXTRAPOLATION: &str = "rope.scaling.yarn_ext_factor";
 const LOG_MULTIPLIER: &str = "rope.scaling.yarn_log_multiplier";
+const YARN_AMPLITUDE: &str = "rope.scaling.yarn_attn_factor";
+const BETA_FAST: &str = "rope.scaling.yarn_beta_fast";
+const BETA_SLOW: &str = "rope.scaling.yarn_beta_slow";
+const ALPHA: &str = "rope.scaling.alpha";
+/// Base of the angles in layers with a window.
+pub(super) const LOCAL_BASE: &str = "rope.freq_base_swa";
 const DEFAULT_THETA: f64 = 10_000.0;
 /// The `llama3` rule's parameters except the factor, the same in all published models.
 const ORIGINAL_MAX_POSITIONS: f64 = 8192.0;
 const LOW_FREQ_FACTOR: f64 = 1.0;
 const HIGH_FREQ_FACTOR: f64 = 4.0;
-/// Keys that have a meaning for scaling of other types only.
-const OF_OTHER_TYPES: [&str; 8] = [
-    ORIGINAL,
-    LOG_MULTIPLIER,
-    EXTRAPOLATION,
-    "rope.scaling.yarn_attn_factor",
-    "rope.scaling.yarn_beta_fast",
-    "rope.scaling.yarn_beta_slow",
-    "rope.scaling.alpha",
-    "rope.freq_base_swa",
-];
+/// Keys without effect where YaRN does not extrapolate: a converter may leave any number there.
+const OF_YARN: [&str; 4] = [ORIGINAL, LOG_MULTIPLIER, BETA_FAST, BETA_SLOW];
 
 /// Base of the angles.
 pub(super) fn theta(keys: &ModelKeys<'_>) -> Result<f64> {
@@ -52,12 +50,16 @@ pub(super) fn theta(keys: &ModelKeys<'_>) -> Result<f64> {
 /// `rope_scaling`, or null; `rotated` elements of a head turn.
 pub(super) fn scaling(gguf: &Gguf, keys: &ModelKeys<'_>, rotated: u64) -> Result<Value> {
     keys.meta.bool(&keys.key("rope.scaling.finetuned"))?;
-    for key in OF_OTHER_TYPES {
+    for key in OF_YARN {
         keys.number(key)?;
     }
+    check_of_other_models(keys)?;
     let read = |name| divisors(gguf, name, rotated);
     let (llama3, long, short) = (read(ROPE_FREQS)?, read(LONG)?, read(SHORT)?);
     let kind = keys.meta.text(&keys.key(TYPE))?;
+    if kind != Some("yarn") {
+        check_of_yarn(keys)?;
+    }
     match (kind, long, short) {
         (None | Some("longrope"), Some(long), Some(short)) => longrope(keys, &long, &short),
         (Some(_), Some(_), _) => Err(keys.refused(TYPE, format!("longrope, beside the tensor `{LONG}`"))),
@@ -69,6 +71,32 @@ pub(super) fn scaling(gguf: &Gguf, keys: &ModelKeys<'_>, rotated: u64) -> Result
         },
         _ => plain(keys, llama3),
     }
+}
+
+/// Keys that change the angles of other models: their value must change nothing here.
+fn check_of_other_models(keys: &ModelKeys<'_>) -> Result<()> {
+    // Scaling of the base; 0 is unset.
+    if keys.number(ALPHA)?.is_some_and(|alpha| alpha != 0.0 && alpha != 1.0) {
+        return Err(keys.refused(ALPHA, "1"));
+    }
+    let (all, local) = (theta(keys)?, keys.number(LOCAL_BASE)?);
+    // Layers of Gemma 3 have a base of their own.
+    if keys.family != Family::Gemma3 && local.is_some_and(|local| local != all) {
+        return Err(keys.refused(LOCAL_BASE, format!("{all}, as that of all layers")));
+    }
+    Ok(())
+}
+
+/// Keys of YaRN that llama.cpp heeds whatever the type of scaling is.
+fn check_of_yarn(keys: &ModelKeys<'_>) -> Result<()> {
+    // A negative number is unset.
+    if keys.number(EXTRAPOLATION)?.is_some_and(|factor| factor > 0.0) {
+        return Err(keys.refused(EXTRAPOLATION, format!("0, or `{}` of yarn", keys.key(TYPE))));
+    }
+    if keys.number(YARN_AMPLITUDE)?.is_some_and(|factor| factor != 1.0) {
+        return Err(keys.refused(YARN_AMPLITUDE, format!("1, or `{}` of yarn", keys.key(TYPE))));
+    }
+    Ok(())
 }
 
 /// No scaling, linear scaling, or the `llama3` rule by its divisors.
@@ -116,14 +144,14 @@ fn yarn(keys: &ModelKeys<'_>) -> Result<Value> {
     if factor < 1.0 {
         return Err(keys.refused(FACTOR, "a number of at least 1"));
     }
-    let amplitude = above_0(AMPLITUDE, 1.0)? * above_0("rope.scaling.yarn_attn_factor", 1.0)?;
+    let amplitude = above_0(AMPLITUDE, 1.0)? * above_0(YARN_AMPLITUDE, 1.0)?;
     Ok(json!({
         "rope_type": "yarn",
         "factor": factor,
         "original_max_position_embeddings": trained_length(keys)?,
         "attention_factor": amplitude * YarnScaling::amplitude_of(factor),
-        "beta_fast": above_0("rope.scaling.yarn_beta_fast", 32.0)?,
-        "beta_slow": above_0("rope.scaling.yarn_beta_slow", 1.0)?,
+        "beta_fast": above_0(BETA_FAST, 32.0)?,
+        "beta_slow": above_0(BETA_SLOW, 1.0)?,
     }))
 }
 

@@ -68,6 +68,56 @@ fn pre_tokenizers_are_known_by_name() {
     }
 }
 
+/// A file that names Llama 3's pre-tokenizer by another of its names had no BOS.
+#[test]
+fn llama_3_begins_with_bos_by_any_of_its_names() {
+    let bos = |name: &str| {
+        let draft = changed(|d| {
+            d.remove("tokenizer.ggml.add_bos_token").set("tokenizer.ggml.pre", text(name));
+        });
+        let model = model(&draft).unwrap();
+        let file: serde_json::Value = serde_json::from_slice(&model.files.read("tokenizer.json").unwrap()).unwrap();
+        (model.spec.tokens.bos.is_some(), file["model"]["ignore_merges"] == true)
+    };
+    for name in ["llama-bpe", "llama3", "llama-v3"] {
+        assert_eq!(bos(name), (true, true), "{name}");
+    }
+    for name in ["gpt-2", "dbrx", "smaug-bpe", "default"] {
+        assert_eq!(bos(name), (false, false), "{name}");
+    }
+}
+
+/// Files without a name, and those of the name `default`, were cut as GPT-2's are, without a word. llama.cpp cuts digits in threes, and
+/// punctuation from what is around it.
+#[test]
+fn a_tokenizer_without_a_pre_tokenizer_is_cut_as_llama_cpp_cuts_it() {
+    let entries = ["34", "\u{120}$", "'s", "12"].map(String::from);
+    let merges = ["3 4", "\u{120} $", "' s", "1 2"].map(String::from);
+    let draft = |name: Option<&str>| {
+        let mut draft = tokens(|all| {
+            let first = all.len() - entries.len();
+            all[first..].clone_from_slice(&entries);
+        });
+        draft.set("tokenizer.ggml.merges", Texts(merges.to_vec()));
+        match name {
+            Some(name) => draft.set("tokenizer.ggml.pre", text(name)),
+            None => draft.remove("tokenizer.ggml.pre"),
+        };
+        draft
+    };
+    let cut = |name: Option<&str>| {
+        let model = model(&draft(name)).unwrap();
+        let file = model.files.read("tokenizer.json").unwrap();
+        let ids = genie_tokenizer::Tokenizer::from_bytes(&file).unwrap().encode_plain("it's $1234").unwrap();
+        let notes = model.notes.iter().filter(|note| note.contains("`tokenizer.ggml.pre`")).count();
+        let merged: Vec<u32> = ids.iter().map(|id| id.0).filter(|&id| id >= 316).collect();
+        (merged, notes)
+    };
+    assert_eq!(cut(Some("gpt-2")), (vec![318, 317, 319, 316], 0));
+    assert_eq!(cut(Some("default")), (vec![319], 0), "1 2 is in the first three digits");
+    assert_eq!(cut(None), (vec![319], 1));
+}
+
 /// Keys that this kind of tokenizer does not look at were not looked at in any way.
 #[test]
 fn keys_without_effect_are_of_the_right_type_all_the_same() {

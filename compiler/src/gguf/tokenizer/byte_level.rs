@@ -6,6 +6,9 @@ use crate::Result;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
+/// The pre-tokenizer of files without a name of one.
+pub(super) const UNNAMED: &str = "default";
+
 /// Pre-tokenizer patterns, by their names in the file.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str =
@@ -22,12 +25,25 @@ const DEEPSEEK_LLM: [&str; 5] =
 const DEEPSEEK_CODER: [&str; 4] = [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK];
 const CJK: &str = "[一-龥ࠀ-一가-퟿]+";
 
+/// llama.cpp's, of files that name no other: passes in this order.
+const DEFAULT: [&str; 4] = [
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    "[0-9][0-9][0-9]",
+];
+
 /// Of o200k: words are cut where small letters are followed by capital ones.
 const O200K: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
     r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
+
+/// Llama 3's tokenizer by any of its names: whole words come before merges, and a text begins with BOS unless a key says otherwise.
+pub(super) fn is_llama3(pre: &str) -> bool {
+    ["llama-bpe", "llama3", "llama-v3"].contains(&pre)
+}
 
 impl Gguf {
     pub(super) fn byte_level(&self, vocabulary: &Vocabulary<'_>) -> Result<Value> {
@@ -45,7 +61,7 @@ impl Gguf {
             json!({"type": "Sequence", "pretokenizers": all})
         };
         let plain = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
-        let pre = self.meta.text(&key("pre"))?.unwrap_or("default");
+        let pre = self.meta.text(&key("pre"))?.unwrap_or(UNNAMED);
         let (cut, normalizer) = match pre {
             "llama-bpe" | "llama3" | "llama-v3" | "dbrx" | "smaug-bpe" => (split(LLAMA3), json!(null)),
             "gpt-4o" => (split(O200K), json!(null)),
@@ -64,7 +80,9 @@ impl Gguf {
                 let threes = json!({"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": false});
                 (json!({"type": "Sequence", "pretokenizers": [punctuation, plain, digits, threes]}), json!(null))
             }
-            "default" | "gpt-2" => (plain, json!(null)),
+            // Not that of GPT-2: punctuation stands apart, and so do numbers, in threes.
+            "default" => (passes(&DEFAULT, false), json!(null)),
+            "gpt-2" => (plain, json!(null)),
             "olmo" | "mpt" => (plain, json!({"type": "NFC"})),
             _ => {
                 let expected = "`llama-bpe`, `dbrx`, `smaug-bpe`, `qwen2`, `stablelm2`, `gpt-4o`, `smollm`, `refact`, `olmo`, `gpt-2`, \
@@ -80,7 +98,7 @@ impl Gguf {
             "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
             "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
                       "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-                      "ignore_merges": pre.starts_with("llama"), "vocab": vocabulary.to_json(),
+                      "ignore_merges": is_llama3(pre), "vocab": vocabulary.to_json(),
                       "merges": self.merges(vocabulary)?},
         }))
     }

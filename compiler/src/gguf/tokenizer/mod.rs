@@ -152,7 +152,10 @@ impl Gguf {
         let tokens = self.meta.texts(&key("tokens"))?.unwrap_or(&none);
         // Without the key, SentencePiece models and Llama 3 begin with one, as in llama.cpp.
         let pre = self.meta.text(&key("pre"))?;
-        let default = self.tokenizer_kind()? == "llama" || pre == Some("llama-bpe");
+        let default = match self.tokenizer_kind()? {
+            "gpt2" => pre.is_some_and(byte_level::is_llama3),
+            kind => kind == "llama",
+        };
         let add_bos = self.meta.bool(&key("add_bos_token"))?.unwrap_or(default);
         if add_bos {
             self.meta.required(&key("bos_token_id"), self.token_id("bos_token_id")?)?;
@@ -170,12 +173,21 @@ impl Gguf {
         Ok(config.into())
     }
 
-    /// What to say of a tokenizer that this compiler does not follow in everything.
-    pub(crate) fn tokenizer_note(&self) -> Result<Option<String>> {
-        let ends = self.meta.bool(&key("add_eos_token"))?.unwrap_or(false);
-        Ok(ends.then(|| {
-            "`tokenizer.ggml.add_eos_token` is true, but prompts are not ended with the end token here".into()
-        }))
+    /// What to say of a tokenizer that this compiler does not follow in everything, or that the file does not say everything of.
+    pub(crate) fn tokenizer_notes(&self) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        if self.meta.bool(&key("add_eos_token"))? == Some(true) {
+            notes.push(
+                "`tokenizer.ggml.add_eos_token` is true, but prompts are not ended with the end token here".into(),
+            );
+        }
+        if self.tokenizer_kind()? == "gpt2" && self.meta.text(&key("pre"))?.is_none() {
+            notes.push(format!(
+                "the file has no key `tokenizer.ggml.pre`: texts are cut as by `{}`, which may not be how the model's are",
+                byte_level::UNNAMED
+            ));
+        }
+        Ok(notes)
     }
 
     /// Entries of the vocabulary, whatever the model has.
