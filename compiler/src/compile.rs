@@ -319,7 +319,7 @@ fn compile_pd<C: TargetContext>(
     let open = graphs.iter().map(|&(form, variant)| Ok((form, variant, context.compose(&form.name())?)));
     let open = open.collect::<Result<Vec<_>>>()?;
     let stage = Stage::Weights { split: 1, n_splits: 1 };
-    let amount = lower::amount(spec, &Split::whole(spec), &source);
+    let amount = lower::pd::amount(spec, &source);
     source.progress.begin(&stage, amount);
     let composed = lower::pd::lower(spec, open, update, &mut source)?;
     source.progress.end(&stage);

@@ -166,6 +166,8 @@ pub enum CompileError {
     WrongShape { name: String, expected: Vec<usize>, found: Vec<usize> },
     #[error("tensor `{name}` has element type {found}, expected F32, F16 or BF16")]
     UnsupportedDtype { name: String, found: String },
+    #[error("tensor `{name}` has element type {found}, expected floats: it is a list")]
+    ListInBlocks { name: String, found: String },
     #[error("tensor `{name}` has {value} at index {index:?}: weights must be finite")]
     NotFinite { name: String, index: Vec<usize>, value: f32 },
     #[error("tensor `{name}` of {dims:?} cannot be stored in blocks: need rows of a multiple of {block} elements")]
@@ -216,6 +218,10 @@ pub enum CompileError {
     HeadInMono,
     #[error("the LM head's widths {} leave steps of AR-{least} without logits", numbers(head))]
     HeadTooWide { least: u32, head: Vec<u32> },
+    #[error(
+        "AR-{least} for graphs of cache rows only: the narrowest width needs the LM head where that is a split of its own"
+    )]
+    RowsOnlyLeast { least: u32 },
     #[error("graphs of cache rows only are not compiled with LoRA adapters that switch at run time")]
     RowsOnlyAndLora,
     #[error(
@@ -268,6 +274,7 @@ impl CompileError {
             Self::LayersPerSplitInMono { .. } | Self::HeadInMono => Hint::LayoutWithSplits,
             Self::PdAndLora | Self::RowsOnlyAndLora => Hint::MergeAdapters,
             Self::PdWith { .. } => Hint::NoFusedGraphs,
+            Self::RowsOnlyLeast { .. } => Hint::WiderRowsOnlyOrMono,
             Self::NoCheckpoint { dir, pickled: Some(file) } if file.ends_with(".gguf") => {
                 Hint::CompileFile(dir.join(file))
             }

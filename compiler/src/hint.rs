@@ -41,6 +41,8 @@ pub enum Hint {
     FewerLayersPerSplit,
     /// Choose a split layout with several splits.
     LayoutWithSplits,
+    /// Give only wider widths to graphs of cache rows, or choose the layout of one split.
+    WiderRowsOnlyOrMono,
     /// Add the adapters to the weights for good.
     MergeAdapters,
     /// Compile without fused graphs.
@@ -65,7 +67,7 @@ pub enum Hint {
     ModelDirectory,
     /// Download the checkpoint again.
     DownloadAgain,
-    /// The checkpoint has tensors of similar names, or `config.json` lacks `tie_word_embeddings`.
+    /// The checkpoint has tensors of similar names, or `config.json` lacks a `tie_word_embeddings` of true.
     MissingTensor {
         /// Similar names, best first.
         near: Vec<String>,

@@ -147,6 +147,12 @@ impl CompileOptions {
         {
             return Err(CompileError::HeadTooWide { least: *least, head: head.clone() });
         }
+        // Where the head is a split of its own, the engine runs it for single rows.
+        if let Some(&least) = self.ars.iter().min().filter(|ar| rows_only.contains(ar))
+            && self.splits != Splits::Mono
+        {
+            return Err(CompileError::RowsOnlyLeast { least });
+        }
         if !rows_only.is_empty() && !self.lora.is_empty() {
             return Err(CompileError::RowsOnlyAndLora);
         }
@@ -316,6 +322,17 @@ mod tests {
             Case {
                 change: |o| o.kinds.rows_only = vec![128, 1, 32],
                 message: "no graph gives logits: every width is for graphs of cache rows only",
+            },
+            Case {
+                change: |o| (o.kinds.rows_only, o.splits) = (vec![1], Splits::DecoderLmhead),
+                message: "AR-1 for graphs of cache rows only: the narrowest width needs the LM head where that is a split of its own",
+            },
+            Case {
+                change: |o| {
+                    (o.kinds.rows_only, o.kinds.head) = (vec![1], vec![32]);
+                    o.splits = Splits::LutDecoderLmhead;
+                },
+                message: "AR-1 for graphs of cache rows only: the narrowest width needs the LM head where that is a split of its own",
             },
             Case {
                 change: |o| o.kinds.head = vec![1],

@@ -10,7 +10,7 @@ use compiler::Family;
 use compiler::testmodel::TestModel;
 use serde_json::Value;
 
-use crate::program::{stderr as said, without_qnn};
+use crate::program::{self, stderr as said, without_qnn};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_rpcmem/fake_rpcmem.c");
 
@@ -158,6 +158,11 @@ fn by_default_only_a_chip_has_it() {
     for part in ["no memory to share with an NPU", "libcdsprpc.so", "hint: remove `--shared-memory`"] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    // Compiling says so before the model is looked at, which would be refused behind that.
+    std::fs::write(folder.path().join("model/config.json"), "{}").unwrap();
+    let output = genie(folder.path(), &["compile", "model", "-o", "other", "--shared-memory", "on"], &[]);
+    let said = program::stderr(&output);
+    assert!(said.contains("no memory to share with an NPU"), "{said}");
     let output = genie(folder.path(), &["run", "-c", "base", "--prompt-tokens", "1", "--shared-memory", "yes"], &[]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("expected `auto`, `on` or `off`"));
 }

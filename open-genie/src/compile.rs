@@ -48,6 +48,10 @@ pub fn compile(
     open: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Compiled, Error> {
+    if options.htp.is_none() {
+        // Memory that is not there: the proof would say so after the whole compilation.
+        backend::shared_memory(open, backend)?;
+    }
     let mut proof = Proof::default();
     let manifest = compiler::compile_and_prove(options, backend, progress, &mut |folder, progress| {
         proof = prove_watched(folder, open, progress)?;

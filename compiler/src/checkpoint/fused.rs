@@ -29,10 +29,7 @@ impl Checkpoint {
                         let error = CompileError::WrongShape { name, expected, found: entry.dims };
                         return Err(self.in_stored_words(error));
                     }
-                    if entry.is_list_of_blocks() {
-                        let error = CompileError::UnsupportedDtype { name, found: entry.dtype.name() };
-                        return Err(self.in_stored_words(error));
-                    }
+                    entry.check_is_no_list_of_blocks(&name).map_err(|error| self.in_stored_words(error))?;
                     let row_bytes = entry.bytes / entry.dims[0] as u64;
                     let mut first = 0;
                     for (part, &n) in parts.iter().zip(&rows) {

@@ -98,9 +98,14 @@ pub enum SourceDtype {
 }
 
 impl TensorEntry {
-    /// Numbers in blocks without rows, which are not read: parts of a list need not begin where blocks do.
-    fn is_list_of_blocks(&self) -> bool {
-        self.dims.len() < 2 && matches!(self.dtype, SourceDtype::Blocks(_))
+    /// Refuses numbers in blocks without rows: parts of a list need not begin where blocks do.
+    fn check_is_no_list_of_blocks(&self, name: &str) -> Result<()> {
+        match self.dtype {
+            SourceDtype::Blocks(_) if self.dims.len() < 2 => {
+                Err(CompileError::ListInBlocks { name: name.into(), found: self.dtype.name() })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -315,7 +320,9 @@ impl Checkpoint {
 
 /// An error about a tensor, under the name that it has in a checkpoint of GPT-2.
 fn gpt2_words(error: CompileError, prefix: &str, fused: &[Fused]) -> CompileError {
-    use CompileError::{F16Overflow, MissingTensor, NoBlocks, NotFinite, ScaleOverflow, UnsupportedDtype, WrongShape};
+    use CompileError::{
+        F16Overflow, ListInBlocks, MissingTensor, NoBlocks, NotFinite, ScaleOverflow, UnsupportedDtype, WrongShape,
+    };
     let stored = |name: String| {
         let whole = fused_name(&name, fused).unwrap_or(name);
         gpt2::stored_name(&whole, prefix).unwrap_or(whole)
@@ -333,6 +340,7 @@ fn gpt2_words(error: CompileError, prefix: &str, fused: &[Fused]) -> CompileErro
             WrongShape { name, expected, found }
         }
         UnsupportedDtype { name, found } => UnsupportedDtype { name: stored(name), found },
+        ListInBlocks { name, found } => ListInBlocks { name: stored(name), found },
         NotFinite { name, index, value } => NotFinite { name: stored(name), index, value },
         NoBlocks { name, dims, block } => NoBlocks { name: stored(name), dims, block },
         ScaleOverflow { name, value } => ScaleOverflow { name: stored(name), value },

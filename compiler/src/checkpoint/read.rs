@@ -48,10 +48,10 @@ pub(crate) fn for_each_raw(
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let path = &checkpoint.shards[entry.shard];
+    entry.check_is_no_list_of_blocks(name)?;
     let (block_elems, block_bytes) = entry
         .dtype
         .block()
-        .filter(|_| !entry.is_list_of_blocks())
         .ok_or_else(|| CompileError::UnsupportedDtype { name: name.into(), found: entry.dtype.name() })?;
     if let Some(columns) = entry.columns {
         return turned(path, name, entry, columns, on_read, each);

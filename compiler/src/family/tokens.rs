@@ -1,13 +1,16 @@
 //! Special token ids, and the sampling parameters that the checkpoint's authors recommend.
 //!
 //! `generation_config.json` overrides `config.json`. *Trap*: Qwen's configuration has a BOS that its tokenizer never
-//! prepends, so a BOS is dropped where `tokenizer_config.json` switches it off, and for Qwen unless it switches it on.
+//! prepends, so a BOS is dropped where `tokenizer_config.json` switches it off, and for Qwen unless it switches it on. Where it says
+//! neither, the template of `tokenizer.json` counts: a tokenizer of no class of its own adds what stands there, and nothing else.
 
 use super::{ModelSpec, keys};
 use crate::json::{self, Object};
 use crate::model_files::ModelFiles;
 use crate::{CompileError, Result};
+use genie_bundle::TOKENIZER_FILE;
 use genie_types::TokenId;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 const GENERATION: &str = "generation_config.json";
@@ -74,6 +77,8 @@ pub(super) fn load(
     let prepends_bos = match tokenizer.flag("add_bos_token")? {
         Some(explicit) => explicit,
         None if tokenizer.is_null("bos_token") => false,
+        None if bos.is_some() && template_begins_with(files, bos)? => true,
+        None if is_of_no_class(&tokenizer) => false,
         // Their texts begin with no BOS, whatever the family's do: SmolLM, of the Llama class, has GPT-2's.
         None if is_without_bos(&tokenizer) => false,
         None => spec.family.info().prepends_bos,
@@ -85,8 +90,38 @@ pub(super) fn load(
 
 /// Whether the tokenizer is of a class that prepends no BOS of itself.
 fn is_without_bos(tokenizer: &Object<'_>) -> bool {
-    let class = tokenizer.value("tokenizer_class").and_then(Value::as_str);
-    class.is_some_and(|class| WITHOUT_BOS.contains(&class.trim_end_matches("Fast")))
+    class_of(tokenizer).is_some_and(|class| WITHOUT_BOS.contains(&class.trim_end_matches("Fast")))
+}
+
+/// Whether all that the tokenizer does stands in `tokenizer.json`.
+fn is_of_no_class(tokenizer: &Object<'_>) -> bool {
+    class_of(tokenizer) == Some("PreTrainedTokenizerFast")
+}
+
+fn class_of<'a>(tokenizer: &Object<'a>) -> Option<&'a str> {
+    tokenizer.value("tokenizer_class").and_then(Value::as_str)
+}
+
+/// Whether the post-processor of `tokenizer.json` puts this token before a text. A file that is none says nothing: loading it says what
+/// is wrong.
+fn template_begins_with(files: &ModelFiles, token: Option<TokenId>) -> Result<bool> {
+    /// The part that is looked at.
+    #[derive(Deserialize)]
+    struct Head {
+        post_processor: Option<Value>,
+    }
+    if !files.has(TOKENIZER_FILE)? {
+        return Ok(false);
+    }
+    let head = serde_json::from_slice::<Head>(&files.read(TOKENIZER_FILE)?).ok();
+    let Some(processor) = head.and_then(|head| head.post_processor) else { return Ok(false) };
+    // One, or several in a sequence.
+    let parts = processor["processors"].as_array().map_or(std::slice::from_ref(&processor), Vec::as_slice);
+    Ok(parts.iter().any(|part| {
+        let name = part["single"][0]["SpecialToken"]["id"].as_str().unwrap_or_default();
+        let id = part["special_tokens"][name]["ids"][0].as_u64();
+        part["type"] == "TemplateProcessing" && id.is_some() && id == token.map(|token| u64::from(token.0))
+    }))
 }
 
 /// The ranges are those of the bundle's configuration, so that what is written here is accepted when it runs.

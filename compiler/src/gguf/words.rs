@@ -34,8 +34,8 @@ const KEYS: [(&str, &str); 22] = [
 /// Turns errors about tensors under Hugging Face's names into errors about the file's tensors.
 pub(crate) fn in_stored_words(path: &Path, family: Family, error: CompileError) -> CompileError {
     use CompileError::{
-        F16Overflow, LayerCount, MissingTensor, NoBlocks, NotFinite, ScaleOverflow, UnreadTensors, UnsupportedDtype,
-        WrongShape,
+        F16Overflow, LayerCount, ListInBlocks, MissingTensor, NoBlocks, NotFinite, ScaleOverflow, UnreadTensors,
+        UnsupportedDtype, WrongShape,
     };
     let stored = |name: String| gguf_name(&name, family).unwrap_or(name);
     let path = || path.to_path_buf();
@@ -46,6 +46,10 @@ pub(crate) fn in_stored_words(path: &Path, family: Family, error: CompileError) 
         }
         UnsupportedDtype { name, found } => {
             let expected = super::types::READ.into();
+            GgufError::TensorType { path: path(), name: stored(name), found, expected }.into()
+        }
+        ListInBlocks { name, found } => {
+            let expected = "floats: it is a list".into();
             GgufError::TensorType { path: path(), name: stored(name), found, expected }.into()
         }
         UnreadTensors { family, names, n_others, .. } => {

@@ -127,13 +127,14 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The error of a key that is not there.
+    /// The error of a key that is not there, or null.
     pub(crate) fn missing(&self, key: &str, expected: &str) -> CompileError {
-        let names = self.map.keys().map(String::as_str);
+        let names = self.map.keys().map(String::as_str).filter(|name| *name != key);
+        let null = if self.is_null(key) { ", found null" } else { "" };
         CompileError::ConfigMissing {
             file: self.file.into(),
             key: self.name(key),
-            expected: expected.into(),
+            expected: format!("{expected}{null}"),
             near: crate::near::nearest(key, names).iter().map(|near| self.name(near)).collect(),
         }
     }

@@ -30,6 +30,14 @@ impl<W: Clone> RowWeights<W> {
         Self { before_attention, k, v, k_norm }
     }
 
+    /// Every tensor, in the order of use.
+    pub(super) fn each(&self, mut f: impl FnMut(&W)) {
+        let norm = self.before_attention.iter().flat_map(Norm::all);
+        let linear =
+            [&self.k, &self.v].into_iter().flat_map(|linear| std::iter::once(&linear.weight).chain(&linear.bias));
+        norm.chain(linear).chain(&self.k_norm).for_each(&mut f);
+    }
+
     /// Replaces every tensor, in the order of use.
     pub(super) fn try_map<U>(&self, f: &mut impl FnMut(&W) -> Result<U>) -> Result<RowWeights<U>> {
         Ok(RowWeights {

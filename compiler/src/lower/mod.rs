@@ -69,10 +69,12 @@ pub(crate) fn check_weights(spec: &ModelSpec, checkpoint: &Checkpoint, on_read: 
     check().map_err(|error| checkpoint.in_stored_words(error))
 }
 
-/// Weights that a split reads: how many, and their bytes in the checkpoint.
+/// Weights that [`lower`] loads: how many, and their bytes in the checkpoint.
 pub(crate) fn amount(spec: &ModelSpec, split: &Split, source: &Source<'_>) -> crate::Amount {
-    let checkpoint = source.checkpoint;
-    let weights = weights::of_split(spec, split, source.format);
+    amount_of(&weights::loaded(spec, split, source.kinds, source.format), source.checkpoint)
+}
+
+fn amount_of(weights: &[WeightSpec], checkpoint: &Checkpoint) -> crate::Amount {
     let bytes = weights.iter().filter_map(|w| checkpoint.tensors().get(&w.name)).map(|t| t.bytes).sum();
     crate::Amount { items: weights.len() as u64, bytes }
 }
@@ -131,13 +133,7 @@ pub(crate) fn lower<S: GraphSink>(
     graphs: Vec<(Variant, S)>,
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
-    let GraphKinds { embeddings_input, head_weight_input, .. } = *source.kinds;
-    let mut weights = weights::of_split(spec, split, source.format);
-    // What graphs have as an input is not loaded; a tied head may be in the embedding's place.
-    weights.retain(|weight| match weight.role {
-        Role::Embedding => !embeddings_input,
-        _ => !(head_weight_input && *weight == weights::lm_head(spec, source.format)),
-    });
+    let weights = weights::loaded(spec, split, source.kinds, source.format);
     source.reading_ahead(weights, |source| compose(spec, split, graphs, source))
 }
 

@@ -8,12 +8,13 @@
 //!
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
+use super::cache_rows::RowWeights;
 use super::lora::LowRank;
 use super::split::Split;
 use super::weight_format::{Format, LinearForm, Role, WeightSpec};
 use crate::family::{ModelSpec, NormKind, NormPlace, QkNorm};
 use crate::lora::Target;
-use crate::{Result, Weights};
+use crate::{GraphKinds, Result, Weights};
 use core::ops::Range;
 
 /// A weight and its bias.
@@ -262,8 +263,24 @@ pub(super) fn of_layer(spec: &ModelSpec, layer: usize, format: Format) -> LayerW
     }
 }
 
+/// What plain graphs of a split load, in the order of loading: of [`of_split`] what they do not have as an input, and the weights of
+/// the last new rows once more where some graphs end with them.
+pub(super) fn loaded(spec: &ModelSpec, split: &Split, kinds: &GraphKinds, format: Format) -> Vec<WeightSpec> {
+    let mut all = read_by(spec, split, format, !kinds.rows_only.is_empty());
+    // A tied head may be in the embedding's place.
+    all.retain(|weight| match weight.role {
+        Role::Embedding => !kinds.embeddings_input,
+        _ => !(kinds.head_weight_input && *weight == lm_head(spec, format)),
+    });
+    all
+}
+
 /// Everything a split reads, in reading order.
 pub(super) fn of_split(spec: &ModelSpec, split: &Split, format: Format) -> Vec<WeightSpec> {
+    read_by(spec, split, format, false)
+}
+
+fn read_by(spec: &ModelSpec, split: &Split, format: Format, last_rows_again: bool) -> Vec<WeightSpec> {
     let mut all = Vec::new();
     if split.input.is_none() {
         all.push(embedding(spec));
@@ -273,7 +290,11 @@ pub(super) fn of_split(spec: &ModelSpec, split: &Split, format: Format) -> Vec<W
     }
     all.extend(positions(spec, &split.layers));
     for layer in split.layers.clone() {
-        of_layer(spec, layer, format).map(|w| all.push(w.clone()));
+        let weights = of_layer(spec, layer, format);
+        weights.map(|w| all.push(w.clone()));
+        if last_rows_again && layer + 1 == spec.n_layers {
+            RowWeights::of(&weights).each(|w| all.push(w.clone()));
+        }
     }
     if split.has_head {
         all.extend(final_norm(spec).iter().flat_map(Norm::all).cloned());

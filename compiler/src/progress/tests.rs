@@ -99,6 +99,33 @@ fn reported_amounts_add_up_to_the_announced() {
     }
 }
 
+/// Of graphs with a weight as an input, and of those of cache rows, other weights are loaded than a split has.
+#[test]
+fn weights_that_are_announced_are_those_that_are_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model");
+    TestModel { tied: false, ..TestModel::tiny(Family::Llama) }.write(&model).unwrap();
+    let plain = GraphKinds::default;
+    let all = [
+        ("inputs-embeds", GraphKinds { embeddings_input: true, ..plain() }),
+        ("lmhead-weight-input", GraphKinds { head_weight_input: true, ..plain() }),
+        ("rows-only", GraphKinds { rows_only: vec![8], ..plain() }),
+    ];
+    for (name, kinds) in all {
+        for splits in [Splits::Mono, Splits::DecoderLmhead] {
+            let mut options = CompileOptions::new(&model, dir.path().join(format!("{name}-{splits}")));
+            (options.ars, options.cls, options.splits) = (vec![1, 8], vec![32], splits);
+            options.kinds = kinds.clone();
+            let mut ledger = Ledger::default();
+            compile_with(&options, &mut FakeTarget::default(), &mut ledger).unwrap();
+            let of_weights = |seen: &&Seen| matches!(seen.stage, Stage::Weights { .. });
+            for Seen { stage, announced, came, .. } in ledger.stages.iter().filter(of_weights) {
+                assert_eq!(announced, came, "{name}, {splits}, {stage}");
+            }
+        }
+    }
+}
+
 /// A model whose only large tensor is the embedding table, of 10 MB, and options that write it to a file of its own as well.
 fn large(dir: &Path) -> CompileOptions {
     let model = dir.join("model");

@@ -269,6 +269,7 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::CacheTypeForChip { .. }
         | CompileError::CacheTypeWith { .. }
         | CompileError::NoKvPeaks
+        | CompileError::RowsOnlyLeast { .. }
         | CompileError::BadKvPeak { .. }
         | CompileError::KvPeaksOfOtherModel { .. }
         | CompileError::AdapterName { .. }
@@ -286,6 +287,7 @@ fn of_compiler(error: &CompileError) -> Option<&'static str> {
         | CompileError::UnsupportedValue { .. }
         | CompileError::UnknownKey { .. }
         | CompileError::UnsupportedDtype { .. }
+        | CompileError::ListInBlocks { .. }
         | CompileError::HeadNotInBlocks { .. }
         | CompileError::NoBlocks { .. } => Some("unsupported-model"),
         CompileError::BadTokenizer { .. } | CompileError::Tokenizer(_) | CompileError::NoTokenizer { .. } => {

@@ -36,6 +36,7 @@ fn words(hint: &Hint) -> String {
             "fused graphs come from `--pd-total-lens`: compile without it, or without the other".into()
         }
         Hint::LayoutWithSplits => "use `--splits decoder-lmhead` or `lut-decoder-lmhead`".into(),
+        Hint::WiderRowsOnlyOrMono => "give wider widths to `--rows-only`, or use `--splits mono`".into(),
         Hint::MergeShards => "merge the files first: `llama-gguf-split --merge FIRST_FILE OUT.gguf`".into(),
         Hint::Requantise => {
             "re-quantise the model to Q4_K_M or Q8_0 with `llama-quantize`, from its F16 or BF16 file".into()
@@ -57,7 +58,7 @@ fn words(hint: &Hint) -> String {
         Hint::DownloadAgain => "the file is incomplete or damaged: download it again".into(),
         Hint::MissingTensor { near, maybe_tied } => {
             let names = near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-            let tied = "is `tie_word_embeddings` missing from config.json?";
+            let tied = "does config.json lack `\"tie_word_embeddings\": true`?";
             match (near.is_empty(), maybe_tied) {
                 (true, _) => tied.into(),
                 (false, true) => format!("similar names: {names}; or {tied}"),
@@ -129,11 +130,11 @@ mod tests {
             (Hint::MissingTensor { near: near(), maybe_tied: false }, "similar names: `a.weight`, `b.weight`"),
             (
                 Hint::MissingTensor { near: near(), maybe_tied: true },
-                "similar names: `a.weight`, `b.weight`; or is `tie_word_embeddings` missing from config.json?",
+                "similar names: `a.weight`, `b.weight`; or does config.json lack `\"tie_word_embeddings\": true`?",
             ),
             (
                 Hint::MissingTensor { near: vec![], maybe_tied: true },
-                "is `tie_word_embeddings` missing from config.json?",
+                "does config.json lack `\"tie_word_embeddings\": true`?",
             ),
             (Hint::CompileFile("m/a.gguf".into()), "compile the file itself: pass `m/a.gguf`"),
             (

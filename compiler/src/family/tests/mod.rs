@@ -131,6 +131,12 @@ fn unfit_configurations_are_refused_by_name() {
             ..Case::DEFAULT
         },
         Case {
+            name: "a null for a number",
+            damage: |dir| edit(dir, "config.json", |config| config["hidden_size"] = Value::Null),
+            message: "`{dir}/config.json` has no `hidden_size`: expected a whole number from 1 to 16777216, found null",
+            ..Case::DEFAULT
+        },
+        Case {
             name: "a window without a size",
             model: qwen2,
             damage: |dir| {
@@ -340,6 +346,12 @@ fn special_tokens_come_from_the_right_file() {
         },
         Token { name: "null", family: Family::Llama, tokenizer_config: Some(json!({ "bos_token": null })), bos: None },
         Token { name: "named", family: Family::Llama, tokenizer_config: Some(json!({ "bos_token": "<s>" })), bos },
+        Token {
+            name: "of no class, and without a template",
+            family: Family::Llama,
+            tokenizer_config: Some(json!({ "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>" })),
+            bos: None,
+        },
     ];
     for case in cases {
         let spec = loaded(&TestModel::tiny(case.family), |dir| {
@@ -348,6 +360,28 @@ fn special_tokens_come_from_the_right_file() {
             }
         });
         assert_eq!(spec.tokens.bos, case.bos, "{}", case.name);
+    }
+    let template = |id: u32| {
+        json!({ "type": "TemplateProcessing", "pair": [],
+            "single": [{ "SpecialToken": { "id": "<s>", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+            "special_tokens": { "<s>": { "id": "<s>", "ids": [id], "tokens": ["<s>"] } } })
+    };
+    let bytes = json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false });
+    let sequence = |parts: Value| json!({ "type": "Sequence", "processors": parts });
+    let this = crate::testmodel::BOS.0;
+    for (name, family, processor, expected) in [
+        ("a template", Family::Llama, template(this), bos),
+        ("as Llama 3's", Family::Llama, sequence(json!([bytes, template(this)])), bos),
+        ("of a family without BOS", Family::Qwen2, template(this), bos),
+        ("another token", Family::Llama, template(this + 5), None),
+        ("none in the sequence", Family::Llama, sequence(json!([bytes])), None),
+    ] {
+        let spec = loaded(&TestModel::tiny(family), |dir| {
+            let config = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
+            std::fs::write(dir.join("tokenizer_config.json"), config.to_string()).unwrap();
+            edit(dir, "tokenizer.json", |tokenizer| tokenizer["post_processor"] = processor);
+        });
+        assert_eq!(spec.tokens.bos, expected, "{name}");
     }
     let spec = loaded(&TestModel::tiny(Family::Llama), |dir| {
         edit(dir, "generation_config.json", |g| {

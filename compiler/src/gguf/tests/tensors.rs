@@ -68,6 +68,16 @@ fn tensors_that_no_part_of_the_model_reads_are_refused() {
     refusal_of(&changed(|d| drop(d.add("blk.0.attn_rot_embd.weight", &[8], 1.0).bytes())).bytes()).unwrap();
 }
 
+/// A norm in blocks: the message said that it is Q8_0 and that Q8_0 is expected.
+#[test]
+fn a_list_in_blocks_is_refused_as_a_list() {
+    let found = message(&changed(|d| {
+        let norm = d.tensor("blk.0.attn_norm.weight");
+        (norm.ty, norm.bytes) = (8, vec![0; 2 * 34]);
+    }));
+    assert_eq!(found, "tensor `blk.0.attn_norm.weight` in `FILE` is Q8_0, expected floats: it is a list");
+}
+
 /// Biases of all layers are used, whichever part has them; llama.cpp's files have no key for them.
 #[test]
 fn biases_are_used_where_they_are() {

@@ -20,6 +20,7 @@ mod update;
 use super::cache_types::{CacheType, CacheTypes};
 use super::composer::{Composer, TensorValue};
 use super::sink::GraphSink;
+use super::weight_format::WeightSpec;
 use super::{LayerBuilder, Source, Split, add_positions, embed, head, mlp, weights};
 use crate::Result;
 use crate::family::ModelSpec;
@@ -62,6 +63,15 @@ struct PdBuilder<S: GraphSink> {
     inputs: PdInputs<S::Tensor>,
 }
 
+/// Weights that [`lower`] loads: how many, and their bytes in the checkpoint.
+pub(crate) fn amount(spec: &ModelSpec, source: &Source<'_>) -> crate::Amount {
+    super::amount_of(&loaded(spec, source), source.checkpoint)
+}
+
+fn loaded(spec: &ModelSpec, source: &Source<'_>) -> Vec<WeightSpec> {
+    weights::of_split(spec, &Split::whole(spec), source.format)
+}
+
 /// Composes the open graphs, for one context length, and returns them in the same order. Weights have the names and bytes that plain
 /// graphs have, so that a context holds them once.
 pub(crate) fn lower<S: GraphSink>(
@@ -70,8 +80,7 @@ pub(crate) fn lower<S: GraphSink>(
     update: PdUpdate,
     source: &mut Source<'_>,
 ) -> Result<Vec<S>> {
-    let weights = weights::of_split(spec, &Split::whole(spec), source.format);
-    source.reading_ahead(weights, |source| compose(spec, graphs, update, source))
+    source.reading_ahead(loaded(spec, source), |source| compose(spec, graphs, update, source))
 }
 
 fn compose<S: GraphSink>(

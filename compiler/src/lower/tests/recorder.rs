@@ -108,8 +108,10 @@ impl Graph {
                 other => panic!("axis {other:?}"),
             },
             "MatMul" => {
-                assert_eq!((dims[0][0], dims[0][3], dims[1][1]), (dims[1][0], dims[1][2], 1), "{dims:?}");
-                vec![dims[0][0], dims[0][1], dims[0][2], dims[1][3]]
+                let turned = param("transpose_in1") == Some(&Param::Bool(true));
+                let (inner, outer) = if turned { (dims[1][3], dims[1][2]) } else { (dims[1][2], dims[1][3]) };
+                assert_eq!((dims[0][0], dims[0][3], dims[1][1]), (dims[1][0], inner, 1), "{dims:?}");
+                vec![dims[0][0], dims[0][1], dims[0][2], outer]
             }
             "ElementWiseAdd" | "ElementWiseSubtract" | "ElementWiseMultiply" => {
                 for (a, b) in dims[0].iter().zip(dims[1]) {
