@@ -1,10 +1,10 @@
-//! A row's results have the same bits whatever the number of rows beside it.
+//! A row's results have the same bits whatever the number of rows beside it, and whatever they hold.
 
 use proptest::prelude::*;
 
 use super::{Gate, Linear, MATRIX_ROWS, Residual, linear_on};
 use crate::kernels::packed::{Packed, Packing};
-use crate::kernels::testing::{encoded, isas, numbers, packed_minima, packed_numbers};
+use crate::kernels::testing::{encoded, isas, numbers, packed_minima, packed_numbers, with_blocks};
 use crate::kernels::{Float, Floats, Isa, Mat};
 use crate::pool::{Pool, PoolOptions};
 use crate::testing::{cases, some_of};
@@ -168,6 +168,39 @@ fn numbers_too_small_to_have_an_inverse() {
             for (row, x) in x.chunks_exact(k).enumerate() {
                 let alone = problem.run(isa, &pool, [&weights, &weights], x, &[]);
                 assert_eq!(together[row * n..][..n], alone, "row {row}, {packing:?} on {}", isa.name());
+            }
+        }
+    }
+}
+
+/// One number that is not finite makes its row's results so, whatever computes them, and leaves other rows as they are.
+#[test]
+fn a_row_that_is_not_finite_stays_so_and_alone() {
+    let (pool, n, k) = (pool(2), 50, 330);
+    for (kind, of) in KINDS.into_iter().enumerate() {
+        let weights = [1, 2].map(|i| Weights::new(of, n, k, i));
+        let weights = [&weights[0], &weights[1]];
+        for m in some_of(kind, [1, 4, 9, 33, 70]) {
+            let problem = Problem { m, n, k, kind, gate: m % 2 == 0, residual: false, seed: 3 };
+            let (row, clean) = (m / 2, numbers(m * k, 3));
+            // The last block of columns is not whole.
+            let parts = [(0..1, f32::NAN), (k - 1..k, f32::NAN), (0..k, f32::NAN), (40..41, f32::NEG_INFINITY)];
+            for isa in isas().chain(isas().filter(|isa| isa.2.is_some()).map(with_blocks)) {
+                let expected = problem.run(isa, &pool, weights, &clean, &[]);
+                for (part, value) in parts.clone() {
+                    let what = || format!("{value} at {part:?} of row {row}, {m} rows, {of:?}, {}", isa.name());
+                    let mut x = clean.clone();
+                    x[row * k..][part.clone()].fill(value);
+                    let found = problem.run(isa, &pool, weights, &x, &[]);
+                    for (i, (found, expected)) in found.chunks(n).zip(expected.chunks(n)).enumerate() {
+                        if i == row {
+                            let finite = found.iter().filter(|&&y| f32::from_bits(y).is_finite()).count();
+                            assert_eq!(finite, 0, "finite results of {}", what());
+                        } else {
+                            assert_eq!(found, expected, "row {i} beside {}", what());
+                        }
+                    }
+                }
             }
         }
     }

@@ -12,13 +12,22 @@ pub(crate) const fn mantissa_of(scale: f32) -> usize {
 
 /// The scale of a block of activations and what they are multiplied with to be quantised: the least power of two times one of
 /// [`MANTISSAS`] with which `largest`, the largest magnitude, becomes 127 or less. Blocks of numbers below 2^-93 become zeros, or nearly.
+/// With a largest magnitude that is infinite or NaN ([`magnitude`]) both are NaN, and so is whatever is computed with them.
 #[inline(always)]
 pub(crate) fn scale_of(largest: f32) -> (f32, f32) {
     const LEAST: f32 = f32::from_bits((127 - 100) << 23);
     // The bits of positive numbers are in their order, and a carry out of the mantissa is the next power of two.
     let least = (largest / 127.0).max(LEAST).to_bits();
     let scale = f32::from_bits((least + 0xf_ffff) & !0x1f_ffff | 0x10_0000);
-    if largest > 0.0 { (scale, 1.0 / scale) } else { (0.0, 0.0) }
+    // What is not more than 0 is 0 or NaN.
+    if largest > 0.0 { (scale, 1.0 / scale) } else { (largest, largest) }
+}
+
+/// The bits of a magnitude. As integers they have an order in which NaN is above infinity, and infinity above all numbers: the largest ones
+/// are NaN wherever one is, which a maximum of floats would drop.
+#[inline(always)]
+pub(crate) fn magnitude(x: f32) -> i32 {
+    x.abs().to_bits().cast_signed()
 }
 
 /// The base of sums that belong to a scale of activations: 1 added to its bits is the scale's power of two added to it.
@@ -65,13 +74,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_a_number_is_the_largest() {
+        let order = [0.0, f32::from_bits(1), 1.0, f32::MAX, f32::INFINITY, f32::NAN].map(magnitude);
+        assert!(order.is_sorted() && order[0] == 0);
+        assert_eq!(order, [-0.0, -f32::from_bits(1), -1.0, -f32::MAX, f32::NEG_INFINITY, -f32::NAN].map(magnitude));
+    }
+
+    #[test]
     fn blocks_without_a_scale_are_zeros() {
         assert_eq!(scale_of(0.0), (0.0, 0.0));
         for tiny in [f32::from_bits(1), f32::MIN_POSITIVE, 1e-35] {
             let (scale, inverse) = scale_of(tiny);
             assert!(scale > 0.0 && inverse.is_finite() && (tiny * inverse).round() == 0.0, "{tiny}: {scale} {inverse}");
         }
-        assert!(scale_of(f32::INFINITY).0.is_nan(), "what is not finite stays so");
+        for largest in [f32::INFINITY, f32::NAN, f32::from_bits(0x7f80_0001), f32::from_bits(0x7fff_ffff)] {
+            let (scale, inverse) = scale_of(largest);
+            assert!(scale.is_nan() && inverse.is_nan(), "what is not finite stays so: {:#x}", largest.to_bits());
+            assert!(base_of(scale).is_nan() && scale_of_base(base_of(scale)).is_nan());
+        }
         assert!(scale_of(f32::MAX).0.is_finite());
     }
 }

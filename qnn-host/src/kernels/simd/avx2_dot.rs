@@ -251,11 +251,8 @@ macro_rules! impl_dot {
                 unsafe {
                     let v: [__m256; 4] = std::array::from_fn(|i| _mm256_loadu_ps(x.add(8 * i)));
                     let sign = _mm256_set1_ps(-0.0);
-                    let largest = v.map(|v| _mm256_andnot_ps(sign, v));
-                    let largest =
-                        _mm256_max_ps(_mm256_max_ps(largest[0], largest[1]), _mm256_max_ps(largest[2], largest[3]));
-                    let largest = self.float().max_lane(largest);
-                    let (scale, inverse) = scale_of(largest);
+                    let size = v.map(|v| _mm256_castps_si256(_mm256_andnot_ps(sign, v)));
+                    let (scale, inverse) = scale_of(largest_of(size));
                     let inverse = _mm256_set1_ps(inverse);
                     let q = v.map(|v| _mm256_cvtps_epi32(_mm256_mul_ps(v, inverse)));
                     // Packing works on halves of registers; the permutation puts the quads back in order.
@@ -272,6 +269,21 @@ macro_rules! impl_dot {
             }
         }
     };
+}
+
+/// The largest of magnitudes, by their bits ([`magnitude`](super::act_scale::magnitude)).
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn largest_of([a, b, c, d]: [__m256i; 4]) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let eight = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
+        let four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
+        let two = _mm_max_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+        _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two))))
+    }
 }
 
 /// Sixteen signed bytes as numbers.

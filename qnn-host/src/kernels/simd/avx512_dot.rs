@@ -316,8 +316,8 @@ impl Dot for Vnni512 {
         // SAFETY: the caller promised 32 numbers and 32 bytes; the rest is register work.
         unsafe {
             let (a, b) = (_mm512_loadu_ps(x), _mm512_loadu_ps(x.add(16)));
-            let largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
-            let (scale, inverse) = scale_of(largest);
+            let largest = _mm512_reduce_max_epi32(larger(a, b));
+            let (scale, inverse) = scale_of(f32::from_bits(largest.cast_unsigned()));
             let inverse = _mm512_set1_ps(inverse);
             let a = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, inverse)));
             let b = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, inverse)));
@@ -334,10 +334,10 @@ impl Dot for Vnni512 {
         // SAFETY: the caller promised the numbers and the bytes; the rest is register work.
         unsafe {
             let mut numbers = [[_mm512_setzero_ps(); 2]; 4];
-            let mut largest = [_mm512_setzero_ps(); 4];
+            let mut largest = [_mm512_setzero_si512(); 4];
             for row in 0..4 {
                 numbers[row] = [_mm512_loadu_ps(x[row]), _mm512_loadu_ps(x[row].add(16))];
-                largest[row] = _mm512_max_ps(_mm512_abs_ps(numbers[row][0]), _mm512_abs_ps(numbers[row][1]));
+                largest[row] = larger(numbers[row][0], numbers[row][1]);
             }
             let mut scales = [0.0; 4];
             _mm_storeu_ps(scales.as_mut_ptr(), largest_of_four(largest));
@@ -369,17 +369,22 @@ impl Dot for Vnni512 {
     }
 }
 
-/// The largest number of each.
+/// The larger magnitudes, by their bits ([`magnitude`](super::act_scale::magnitude)).
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn largest_of_four(rows: [__m512; 4]) -> __m128 {
+fn larger(a: __m512, b: __m512) -> __m512i {
+    _mm512_max_epi32(_mm512_castps_si512(_mm512_abs_ps(a)), _mm512_castps_si512(_mm512_abs_ps(b)))
+}
+
+/// The largest of each.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn largest_of_four(rows: [__m512i; 4]) -> __m128 {
     let [a, b, c, d] = rows;
     // Of quarters: two of a, two of b, and so on, then one of each.
-    let ab = _mm512_max_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-    let cd = _mm512_max_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-    let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
-    let quarters =
-        _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
-    let halves = _mm256_max_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps::<1>(quarters));
-    _mm_max_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps::<1>(halves))
+    let ab = _mm512_max_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let cd = _mm512_max_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    let quarters = _mm512_max_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    let halves = _mm256_max_epi32(_mm512_castsi512_si256(quarters), _mm512_extracti32x8_epi32::<1>(quarters));
+    _mm_castsi128_ps(_mm_max_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves)))
 }

@@ -5,7 +5,7 @@
 //! the CPU has the instructions, and everything is `inline(always)`.
 
 use super::Simd;
-use super::act_scale::scale_of;
+use super::act_scale::{magnitude, scale_of};
 
 /// Rows of weights that are laid out, and multiplied, together.
 pub(crate) const GROUP: usize = 16;
@@ -309,7 +309,7 @@ pub(crate) trait Dot: Copy + Send + Sync + 'static {
     fn fma_splat(self, a: Self::Group, x: f32, c: Self::Group) -> Self::Group;
 
     /// Quantises a block: `to[i] = round(x[i] / scale)` with the scale of [`scale_of`] `max |x|`. Returns the scale and the sum of
-    /// the quantised values. A block of zeros has scale 0.
+    /// the quantised values. A block of zeros has scale 0; one that holds NaN or infinity has scale NaN, and any values.
     ///
     /// # Safety
     /// [`BLOCK`] numbers are readable at `x` and writable at `to`.
@@ -373,8 +373,8 @@ pub(crate) trait DotPiece {
 pub(super) unsafe fn quantize_plainly(x: *const f32, to: *mut i8) -> (f32, i32) {
     // SAFETY: the caller promised `BLOCK` numbers.
     let x = unsafe { x.cast::<[f32; BLOCK]>().read_unaligned() };
-    let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
-    let (scale, inverse) = scale_of(largest);
+    let largest = x.iter().fold(0, |largest, &x| largest.max(magnitude(x)));
+    let (scale, inverse) = scale_of(f32::from_bits(largest.cast_unsigned()));
     let quantised = x.map(|x| (x * inverse).round_ties_even() as i8);
     // SAFETY: the caller promised `BLOCK` bytes.
     unsafe { to.cast::<[i8; BLOCK]>().write_unaligned(quantised) };

@@ -7,7 +7,8 @@
 //!
 //! *Error*: a number of `X` is off by at most half its block's scale, so an output is off from the exact product with the
 //! dequantised weights by at most `sum over blocks of (11 / 9 * max |x| / 254 * sum |w|)`, besides f32 rounding. With
-//! numbers above 2.5e33, whose scales have no base ([`Dot::BASED`]), rows of a prompt are NaN on such units.
+//! numbers above 2.5e33, whose scales have no base ([`Dot::BASED`]), rows of a prompt are NaN on such units. A row that holds NaN or infinity is NaN
+//! on all: the scale of a block with either is NaN.
 
 mod acts;
 #[cfg(target_arch = "x86_64")]
