@@ -22,8 +22,6 @@ use crate::graph::op::Op;
 use crate::graph::scalar::{BinaryOp, ReduceOp};
 use crate::graph::shared::SharedConstants;
 use crate::graph::typed::{Constant, Node, Source, TypedGraph, ValueId};
-use crate::kernels::half_blocks::SUB;
-use crate::kernels::packed::{BLOCK, Packing};
 
 /// Rewrites the differences.
 pub(crate) fn join(net: &mut TypedGraph, shared: &SharedConstants) {
@@ -42,7 +40,10 @@ pub(crate) fn join(net: &mut TypedGraph, shared: &SharedConstants) {
         let (Source::Const(of_weights), Source::Const(of_minima)) = (&mut weights.source, minima.source) else {
             continue;
         };
-        let wanted = of_weights.packing.and_then(Packing::minima);
+        let Some(packing) = of_weights.packing.filter(|packing| packing.minimum_cols() == found.shared) else {
+            continue;
+        };
+        let wanted = packing.minima();
         if wanted.is_none() || of_weights.minima.is_some() || of_minima.packing != wanted {
             continue;
         }
@@ -61,6 +62,8 @@ struct Found {
     /// Where its weights are among the inputs.
     slot: usize,
     minima: ValueId,
+    /// Columns that share a minimum: as many as the weights' packing wants, or the two are not joined.
+    shared: usize,
 }
 
 fn find(m: &Match<'_>, index: usize) -> Option<Found> {
@@ -73,7 +76,7 @@ fn find(m: &Match<'_>, index: usize) -> Option<Found> {
         return None;
     };
     let shared = k / blocks.max(1);
-    if n2 != n || k != blocks * shared || !matches!(shared, SUB | BLOCK) || m.net.shape(products) != m.net.shape(less) {
+    if n2 != n || k != blocks * shared || m.net.shape(products) != m.net.shape(less) {
         return None;
     }
     let (x, sums) = (layer.inputs[0], less_layer.inputs[0]);
@@ -88,6 +91,7 @@ fn find(m: &Match<'_>, index: usize) -> Option<Found> {
         inputs: layer.inputs.clone(),
         slot: 1,
         minima: less_layer.inputs[1],
+        shared,
     })
 }
 
@@ -110,5 +114,6 @@ fn find_rows(m: &Match<'_>, index: usize) -> Option<Found> {
         inputs: of_rows.inputs.clone(),
         slot: 0,
         minima,
+        shared,
     })
 }

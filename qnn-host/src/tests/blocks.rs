@@ -400,6 +400,76 @@ fn rows_less_minima_are_looked_up_exactly_in_one_step() {
     }
 }
 
+/// Scales for each 32 columns and a minimum for each 16, or the other way about.
+#[test]
+fn minima_for_other_columns_than_the_scales_are_taken_off_as_written() {
+    let (m, [n, k]) = (2, [16, 512]);
+    let mut noise = Noise(25);
+    for (halves, shared) in [(false, 16), (false, 32), (true, 32), (true, 16)] {
+        let weights = match halves {
+            true => Blocks::two(&mut noise, [n, k]),
+            false => Blocks::k(&mut noise, Dtype::UFixed4, false, [n, k]),
+        };
+        // In the format that the weights want, of another number of columns.
+        let minima = match halves {
+            true => Blocks::half_minima(&mut noise, [n, k * 16 / shared]),
+            false => Blocks::minima(&mut noise, [n, k * 32 / shared]),
+        };
+        let wanted = |row: usize, col: usize| weights.number(row, col) - minima.number(row, col / shared);
+        let joined = shared == if halves { 16 } else { 32 };
+        let blocks = (k / shared) as u32;
+
+        let mut b = Build::new();
+        let input = b.input("x", &[m as u32, k as u32], Dtype::F32);
+        let parts = [weights.tensor(&mut b, true), minima.tensor(&mut b, false)];
+        let out = b.output("y", &[m as u32, n as u32], Dtype::F32);
+        less_minima(&mut b, input, parts, [m, n, k], out);
+        assert_eq!(labels(&b.graph) == ["Load", "Linear"], joined, "{:?}", labels(&b.graph));
+        let x = noise.floats(m * k);
+        let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_ne_bytes()).collect();
+        for fuse in [false, true] {
+            let found = numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]);
+            for (i, found) in found.iter().enumerate() {
+                let (row, j) = (&x[i / n * k..][..k], i % n);
+                let exact: f64 = row.iter().enumerate().map(|(c, x)| f64::from(*x) * wanted(j, c)).sum();
+                let sums: f64 = row
+                    .chunks(shared)
+                    .enumerate()
+                    .map(|(c, x)| {
+                        let sum: f32 = x.iter().sum();
+                        f64::from(sum.abs()) * minima.number(j, c)
+                    })
+                    .sum();
+                let allowed = 2.0 * x_bound(row, |c| weights.number(j, c)) + 0.01 * sums + 1e-3;
+                assert!((f64::from(*found) - exact).abs() < allowed, "[{i}] {found}, expected {exact}, fused {fuse}");
+            }
+        }
+
+        let mut b = Build::new();
+        let ids = b.input("ids", &[2], Dtype::I32);
+        let (w, minima) = (weights.tensor(&mut b, true), minima.tensor(&mut b, false));
+        let split = [2, blocks, shared as u32];
+        let (rows, by_blocks) = (b.native(&[2, k as u32], Dtype::F32), b.native(&split, Dtype::F32));
+        let (less, of_blocks) = (b.native(&[2, blocks], Dtype::F32), b.native(&[2, blocks, 1], Dtype::F32));
+        let out = b.output("rows", &split, Dtype::F32);
+        b.node("Gather", &[("axis", Param::Int(0))], &[w, ids], &[rows]);
+        b.node("Gather", &[("axis", Param::Int(0))], &[minima, ids], &[less]);
+        b.node("Reshape", &[], &[rows], &[by_blocks]);
+        b.node("Reshape", &[], &[less], &[of_blocks]);
+        b.node("ElementWiseSubtract", &[], &[by_blocks, of_blocks], &[out]);
+        let gathers = labels(&b.graph).iter().filter(|label| **label == "Gather").count();
+        assert_eq!(gathers == 1, joined, "{:?}", labels(&b.graph));
+        let bytes: Vec<u8> = [15i32, 3].iter().flat_map(|x| x.to_ne_bytes()).collect();
+        for fuse in [false, true] {
+            let found = numbers_of(Dtype::F32, &run(&b.graph, fuse, 2, std::slice::from_ref(&bytes)).expect("runs")[0]);
+            for (i, found) in found.iter().enumerate() {
+                let exact = wanted([15, 3][i / k], i % k);
+                assert!((f64::from(*found) - exact).abs() <= 1e-6 * (1.0 + exact.abs()), "[{i}] {found}, {exact}");
+            }
+        }
+    }
+}
+
 #[test]
 fn blocks_that_no_packing_keeps_are_decoded() {
     // A scale that float16 does not hold, blocks that are too short, an offset: all of them still mean what they say.
