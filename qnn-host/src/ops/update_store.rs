@@ -3,12 +3,14 @@
 //!
 //! *Units and dtype*: the client's buffers in their declared type and encoding, which is the same for both.
 //! *Invariant*: the step is the last that reads the input (`exec::plan` waits for the other readers).
-//! *Trap*: all places are checked before the first is written, since an error must not leave half an update in a cache.
+//! *Trap*: all places are checked before the first is written, since an error must not leave half an update in a cache. A place beyond the end
+//! that an index names is none, as in [`super::scatter`]: it is not written.
 
 use super::gather_elements::along_axis;
 use super::gather_nd::slice_at;
 use super::kv_update::{Rows, RowsSrc};
 use super::prelude::*;
+use super::scatter::within;
 use crate::graph::codec::encode;
 use crate::graph::op::UpdatePlaces;
 use crate::ir::Dtype;
@@ -97,14 +99,15 @@ impl Step for UpdateStore {
             (Places::Slices { index, limits, inner }, _) if worker.index() == 0 => {
                 let (index, depth) = (cx.read::<i32>(index), limits.len());
                 for i in 0..self.new.n.checked_div(*inner).unwrap_or(0) {
-                    let at = slice_at(&index[i * depth..(i + 1) * depth], limits)? * inner;
-                    self.write(cx, out, i * inner, at, *inner);
+                    let Some(at) = within(slice_at(&index[i * depth..(i + 1) * depth], limits))? else { continue };
+                    self.write(cx, out, i * inner, at * inner, *inner);
                 }
             }
             (Places::Elements { index, shape, index_shape, axis }, _) if worker.index() == 0 => {
                 let index = cx.read::<i32>(index);
                 for i in 0..self.new.n {
-                    self.write(cx, out, i, along_axis(shape, index_shape, *axis, i, index)?, 1);
+                    let Some(at) = within(along_axis(shape, index_shape, *axis, i, index))? else { continue };
+                    self.write(cx, out, i, at, 1);
                 }
             }
             _ => {}
@@ -120,14 +123,14 @@ impl UpdateStore {
             Places::Rows { rows, .. } => return rows.read(cx).map(Some),
             Places::Slices { index, limits, .. } if !limits.is_empty() => {
                 for entry in cx.read::<i32>(index).chunks_exact(limits.len()) {
-                    slice_at(entry, limits)?;
+                    within(slice_at(entry, limits))?;
                 }
             }
             Places::Slices { .. } => {}
             Places::Elements { index, shape, index_shape, axis } => {
                 let index = cx.read::<i32>(index);
                 for i in 0..self.new.n {
-                    along_axis(shape, index_shape, *axis, i, index)?;
+                    within(along_axis(shape, index_shape, *axis, i, index))?;
                 }
             }
         }

@@ -166,3 +166,30 @@ fn columns_that_differ_between_heads_are_scattered_for_real() {
     assert!(labels(&b.graph).contains(&"ScatterElements"));
     compare(&b.graph, &inputs(&b, s, 2, 0, 3), 1e-5);
 }
+
+#[test]
+fn an_update_straight_into_an_output_leaves_out_what_is_beyond_the_end() {
+    // Two rows of two numbers for the last row of four and the one behind it.
+    for (op, index_dims, index) in
+        [("ScatterNd", [2, 1], vec![3.0, 4.0]), ("ScatterElements", [2, 2], vec![3.0, 3.0, 4.0, 4.0])]
+    {
+        let mut b = Build::new();
+        let past = b.input("past", &[4, 2], Dtype::F16);
+        let at = b.input("index", &index_dims, Dtype::I32);
+        let new = b.input("new", &[2, 2], Dtype::F16);
+        let out = b.output("out", &[4, 2], Dtype::F16);
+        b.node(op, &[], &[past, at, new], &[out]);
+        assert!(labels(&b.graph).contains(&&*format!("{op}+Store")), "{:?}", labels(&b.graph));
+        let floats = |values: &[f32]| bytes_of(Dtype::F16, values);
+        let mut inputs = vec![floats(&[0.5; 8]), bytes_of(Dtype::I32, &index), floats(&[1.0, 2.0, 3.0, 4.0])];
+        for (fuse, threads) in [(true, 1), (true, 3), (false, 1), (false, 3)] {
+            let found = run(&b.graph, fuse, threads, &inputs).expect("one of two rows fits");
+            assert_eq!(found[0], floats(&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 2.0]), "{op}, fused {fuse}");
+        }
+        *inputs[1].last_chunk_mut().expect("a last index") = (-2i32).to_ne_bytes();
+        for fuse in [true, false] {
+            let error = run(&b.graph, fuse, 2, &inputs).expect_err("must fail").to_string();
+            assert_eq!(error, format!("node `{op}_0`: index -2 is out of range 0..4"));
+        }
+    }
+}
