@@ -18,9 +18,9 @@ use crate::error::{Component, Error};
 
 use super::guard::{guard, set_error_log};
 use super::objects::{BACKENDS, CONTEXTS, Context, DEVICES, GRAPHS, MEMS, State, find, take};
-use super::profile::timed;
+use super::profile::{timed, timed_by};
 use super::watch::Watch;
-use super::{raw, trace};
+use super::{profile as profiles, raw, trace};
 
 const CONTEXT: Component = Component::Context;
 
@@ -220,9 +220,11 @@ pub(super) unsafe extern "C" fn finalize(
 /// Waits for executions, then lets go of everything: after this the client may unmap a persistent binary.
 pub(super) unsafe extern "C" fn free(context: Qnn_ContextHandle_t, profile: Qnn_ProfileHandle_t) -> Qnn_ErrorHandle_t {
     guard("QnnContext_free", || {
+        set_error_log(find(&CONTEXTS, context)?.core.backend.log.as_ref());
+        // Before the handle is dead: one whose call failed is still the client's to free.
+        let profile = profiles::asked(profile)?;
         let context = take(&CONTEXTS, context)?;
-        set_error_log(context.core.backend.log.as_ref());
-        timed(profile, q::QNN_PROFILE_EVENTTYPE_DEINIT, "context free", |_| {
+        timed_by(profile, q::QNN_PROFILE_EVENTTYPE_DEINIT, "context free", |_| {
             close(&context);
             Ok(())
         })

@@ -15,7 +15,7 @@ use crate::validate::{self, Wiring};
 use super::objects::{CONTEXT_TENSOR, ContextShared};
 
 /// A graph being composed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Draft {
     pub(super) ir: ir::SourceGraph,
     names: HashMap<String, TensorId>,

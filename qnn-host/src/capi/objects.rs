@@ -224,19 +224,21 @@ impl Graph {
         }
     }
 
-    /// Takes a finalized graph back to composing, so that updated tensors can be put in.
-    pub(super) fn reopen(&self) -> Result<(), Error> {
+    /// Puts updated tensors into a draft, of a finalized graph into a new one, and takes the graph back to composing with it. Where `body`
+    /// refuses, the graph stays as it is.
+    pub(super) fn update(&self, body: impl FnOnce(&mut Draft) -> Result<(), Error>) -> Result<(), Error> {
         let mut state = self.state.write();
-        match &*state {
-            State::Composing(_) => {}
-            State::Loaded(..) => {}
+        let mut draft = match &*state {
+            State::Composing(draft) => draft.clone(),
             State::Ready(runner) => {
                 let packages = self.core.backend.packages.lock().clone();
-                let draft = Draft::reopen(&runner.ir, &runner.updateable, &packages, runner.asked)?;
-                *state = State::Composing(Box::new(draft));
+                Box::new(Draft::reopen(&runner.ir, &runner.updateable, &packages, runner.asked)?)
             }
+            State::Loaded(..) => return Err(Error::Finalized { graph: self.name.clone() }),
             State::Closed => return Err(Error::Aborted { graph: self.name.clone() }),
-        }
+        };
+        body(&mut draft)?;
+        *state = State::Composing(draft);
         drop(state);
         *self.core.binary.lock() = None;
         Ok(())

@@ -103,6 +103,11 @@ impl<'a> Timed<'a> {
     }
 }
 
+/// The profile of a handle, if there is one.
+pub(super) fn asked(handle: Qnn_ProfileHandle_t) -> Result<Option<Arc<Profile>>, Error> {
+    if handle.is_null() { Ok(None) } else { find(&PROFILES, handle).map(Some) }
+}
+
 /// Runs `body` under the profile of a handle, if there is one.
 pub(super) fn timed(
     handle: Qnn_ProfileHandle_t,
@@ -110,10 +115,17 @@ pub(super) fn timed(
     name: &str,
     body: impl FnOnce(Option<&mut dyn StepProfile>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    if handle.is_null() {
-        return body(None);
-    }
-    let profile = find(&PROFILES, handle)?;
+    timed_by(asked(handle)?, kind, name, body)
+}
+
+/// The same with a profile that was found: for what must not begin where its handle is bad.
+pub(super) fn timed_by(
+    profile: Option<Arc<Profile>>,
+    kind: u32,
+    name: &str,
+    body: impl FnOnce(Option<&mut dyn StepProfile>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Some(profile) = profile else { return body(None) };
     let mut timed = profile.start();
     body(timed.steps())?;
     timed.finish(kind, name);

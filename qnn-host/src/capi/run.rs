@@ -20,6 +20,15 @@ use super::trace;
 
 const GRAPH: Component = Component::Graph;
 
+/// A binding for one run: lets go of registered memory when that is over, however it ends.
+struct OneRun<'a>(&'a mut Binding);
+
+impl Drop for OneRun<'_> {
+    fn drop(&mut self) {
+        self.0.mems.clear();
+    }
+}
+
 /// Fills a binding from the client's two lists.
 ///
 /// # Safety
@@ -87,13 +96,11 @@ pub(super) unsafe extern "C" fn execute(
             let outs = unsafe { raw::slice(outputs.cast_const(), n_outputs as usize, GRAPH, "outputs") }?;
             timed(profile, q::QNN_PROFILE_EVENTTYPE_EXECUTE, &graph.name, |steps| {
                 let mut binding = runner.binding.lock();
+                let binding = OneRun(&mut binding);
                 // SAFETY: QNN's contract for the tensors.
-                unsafe { bind(runner, &mut binding, ins, outs) }?;
+                unsafe { bind(runner, binding.0, ins, outs) }?;
                 // SAFETY: QNN's contract for the buffers: the client's, and left alone until this call returns.
-                let done = unsafe { runner.run(&graph.core, &binding, steps) };
-                // Registered memory must not be kept beyond its run.
-                binding.mems.clear();
-                done
+                unsafe { runner.run(&graph.core, binding.0, steps) }
             })
         })
     })

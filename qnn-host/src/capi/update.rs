@@ -1,5 +1,7 @@
 //! Updateable tensors: new data or encodings for a graph, which is then finalized again.
 //!
+//! *Invariant*: all tensors of a call are taken or none. A graph whose update is refused is what it was, and runs if it did.
+//!
 //! Trap: the mark "updateable" lives with the graph in memory; a context binary does not keep it.
 
 use qnn_sys::{Qnn_ContextHandle_t, Qnn_ErrorHandle_t, Qnn_GraphHandle_t, Qnn_Tensor_t};
@@ -24,8 +26,7 @@ pub(super) unsafe extern "C" fn graph_tensors(
         set_error_log(graph.core.backend.log.as_ref());
         // SAFETY: QNN's contract: `n` pointers.
         let list = unsafe { raw::slice(tensors.cast_const(), n as usize, TENSOR, "tensor") }?;
-        graph.reopen()?;
-        graph.draft(|draft| {
+        graph.update(|draft| {
             for &tensor in list {
                 // SAFETY: QNN's contract for each tensor and its pointers.
                 let view = unsafe { view(raw::reference(tensor, TENSOR, "tensor[]")?) }?;

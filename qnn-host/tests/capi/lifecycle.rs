@@ -202,6 +202,57 @@ fn context_tensors_and_updates() {
 }
 
 #[test]
+fn a_refused_update_leaves_the_graph_as_it_is() {
+    let client = Client::new();
+    let context = client.context();
+    let graph = client.graph(context, c"g");
+    let x = client.make(graph, Tensor::input("x", &[1, 4]));
+    let updateable = |name, dims: &[u32], values: &[f32]| {
+        Tensor::new(name, QNN_TENSOR_TYPE_UPDATEABLE_STATIC, QNN_DATATYPE_FLOAT_32, dims, floats(values))
+    };
+    let w = client.make(graph, updateable("w", &[3, 4], &WEIGHTS));
+    let bias = client.make(graph, updateable("bias", &[3], &[1.0, 2.0, 3.0]));
+    let y = client.make(graph, Tensor::output("y", &[1, 3]));
+    assert_eq!(client.add(graph, "fc", "FullyConnected", &[], &[&x, &w, &bias], &[&y]), 0);
+
+    let of = |id, mut tensor: Tensor| {
+        tensor.v1().id = id;
+        tensor
+    };
+    let good = of(w.id(), updateable("w", &[3, 4], &[7.0; 12]));
+    let refused = [
+        of(99, updateable("none", &[3, 4], &WEIGHTS)),
+        of(bias.id(), updateable("bias", &[4], &[1.0; 4])),
+        of(x.id(), Tensor::input("x", &[1, 4])),
+    ];
+    let update = |tensors: &[&Tensor]| {
+        let mut list: Vec<_> = tensors.iter().map(|tensor| &raw const tensor.raw).collect();
+        call!(client.table, tensorUpdateGraphTensors(graph, list.as_mut_ptr(), list.len() as u64))
+    };
+    let run = || {
+        let mut out = vec![0u8; 12];
+        let code = client.run(graph, &[x.reading(&floats(&[1.0, 0.0, 0.0, 0.0]))], &mut [y.writing(&mut out)]);
+        assert_eq!(code, 0, "{}", client.message(code));
+        as_floats(&out)
+    };
+    // While it is composed, and when it is finalized.
+    for finalized in [false, true] {
+        for bad in &refused {
+            assert_ne!(update(&[&good, bad]), 0);
+            assert_ne!(update(&[bad]), 0);
+        }
+        if !finalized {
+            assert_eq!(call!(client.table, graphFinalize(graph, null_mut(), null_mut())), 0);
+        }
+        expect(&run(), &[1.1, 1.5, 4.0]);
+    }
+    assert_eq!(update(&[&good, &of(bias.id(), updateable("bias", &[3], &[0.5; 3]))]), 0);
+    assert_eq!(call!(client.table, graphFinalize(graph, null_mut(), null_mut())), 0);
+    expect(&run(), &[7.5; 3]);
+    client.free(context);
+}
+
+#[test]
 fn the_system_interface_describes_a_binary() {
     let client = Client::new();
     let context = client.context();

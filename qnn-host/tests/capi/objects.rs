@@ -270,3 +270,60 @@ fn registered_memory_is_used_in_place() {
     client.free(context);
     assert_eq!(call!(t, memDeRegister(handles[1..].as_ptr(), 1)), 8001);
 }
+
+#[test]
+fn a_context_is_not_freed_under_a_profile_that_is_gone() {
+    let client = Client::new();
+    let t = client.table;
+    let mut profile = null_mut();
+    assert_eq!(call!(t, profileCreate(client.backend, QNN_PROFILE_LEVEL_BASIC, &raw mut profile)), 0);
+    assert_eq!(call!(t, profileFree(profile)), 0);
+    let context = client.context();
+    let small = Small::ready(&client, context, c"small", 2);
+    let code = call!(t, contextFree(context, profile));
+    assert!(client.message(code).contains("expected a live Profile handle"), "{code}: {}", client.message(code));
+    small.check(&client, small.graph);
+    client.free(context);
+    let mut out = vec![0; 24];
+    let bytes = floats(&small.sample());
+    let code = client.run(small.graph, &[small.x.reading(&bytes)], &mut [small.y.writing(&mut out)]);
+    assert_ne!(code, 0, "its graphs went with it");
+}
+
+/// How often this process has a file mapped.
+#[cfg(target_os = "linux")]
+fn mappings(file: &std::fs::File) -> usize {
+    use std::os::unix::fs::MetadataExt;
+    let inode = file.metadata().unwrap().ino().to_string();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&inode)).count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_failed_execution_lets_go_of_registered_memory() {
+    let client = Client::new();
+    let t = client.table;
+    let context = client.context();
+    let small = Small::ready(&client, context, c"small", 2);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&floats(&small.sample())).unwrap();
+    let mut dims = [2u32, 4];
+    let memory = Qnn_MemDescriptor_t {
+        memShape: Qnn_MemShape_t { numDim: 2, dimSize: dims.as_mut_ptr(), shapeConfig: null() },
+        dataType: QNN_DATATYPE_FLOAT_32,
+        memType: QNN_MEM_TYPE_ION,
+        anon0: Qnn_MemDescriptor_t_anon0 { ionInfo: Qnn_MemIonInfo_t { fd: file.as_raw_fd() } },
+    };
+    let mut handle = null_mut();
+    assert_eq!(call!(t, memRegister(context, &raw const memory, 1, &raw mut handle)), 0);
+    assert_eq!(mappings(&file), 1);
+    let mut x = small.x.raw;
+    x.anon0.v1.memType = QNN_TENSORMEMTYPE_MEMHANDLE;
+    x.anon0.v1.anon0.memHandle = handle;
+    let mut too_short = vec![0; 4];
+    assert_ne!(client.run(small.graph, &[x], &mut [small.y.writing(&mut too_short)]), 0);
+    assert_eq!(call!(t, memDeRegister(&raw const handle, 1)), 0);
+    assert_eq!(mappings(&file), 0, "it is not mapped any more");
+    client.free(context);
+}
