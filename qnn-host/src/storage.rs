@@ -52,7 +52,7 @@ impl QuantGrid {
         Some(Self { scale, offset, min, max })
     }
 
-    /// The nearest quantised value (halves away from zero), clamped; NaN becomes that of zero.
+    /// The nearest quantised value (halves away from zero), clamped; of NaN the one that is nearest to 0, whatever it stands for.
     pub(crate) fn quantise(&self, real: f32) -> i64 {
         let q = (f64::from(real) / f64::from(self.scale)).round() - f64::from(self.offset);
         (q as i64).clamp(self.min, self.max)

@@ -39,6 +39,8 @@ mod shared;
 mod simd;
 mod softmax;
 mod stream;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod switch;
 #[cfg(test)]
 pub(crate) mod testing;
 mod transpose;

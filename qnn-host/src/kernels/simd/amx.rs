@@ -13,11 +13,12 @@ use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
+use super::super::switch::asked;
 use super::avx512_bf16::Avx512Bf16;
 use super::matrix::{ASKED_ACTS, ASKED_LINES, Product, TILE_BYTES, TILE_K, TILE_ROWS};
 
 /// The variable that turns the unit off.
-const OFF: &str = "GENIE_AMX";
+const SWITCH: &str = "GENIE_AMX";
 
 /// Proof that the CPU has AMX with bf16, AVX-512 with bf16 beside it, and that the kernel lets this process use tiles.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +38,7 @@ impl Amx {
     pub(crate) fn detect() -> Option<Self> {
         static FOUND: OnceLock<bool> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
-            let off = std::env::var_os(OFF).is_some_and(|value| value == "0" || value == "off");
-            !off && Avx512Bf16::detect().is_some() && cpu_has_tiles() && kernel_permits()
+            asked(SWITCH) != Some(false) && Avx512Bf16::detect().is_some() && cpu_has_tiles() && kernel_permits()
         });
         found.then_some(Self(()))
     }

@@ -9,10 +9,11 @@
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
+use super::super::switch::asked;
 use super::matrix::{ASKED_LINES, Product, TILE_BYTES, TILE_K, TILE_ROWS};
 
 /// The variable that turns the unit off, and AMX with it.
-const OFF: &str = "GENIE_BF16";
+const SWITCH: &str = "GENIE_BF16";
 /// Rows of activations whose sums are in registers.
 const ROWS: usize = 8;
 /// Bytes of a line of a tile: a row of activations, or a pair along `k` of 16 outputs.
@@ -35,8 +36,8 @@ impl Avx512Bf16 {
     pub(crate) fn detect() -> Option<Self> {
         static FOUND: OnceLock<bool> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
-            let off = std::env::var_os(OFF).is_some_and(|value| value == "0" || value == "off");
-            !off && is_x86_feature_detected!("avx512bw")
+            asked(SWITCH) != Some(false)
+                && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512bf16")
         });

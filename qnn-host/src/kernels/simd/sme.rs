@@ -20,11 +20,12 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use self::length::Length;
+use super::super::switch::asked;
 use super::matrix::{ASKED_LINES, Product, TILE_ROWS};
 use super::neon::Neon;
 
 /// The variable that turns the unit on.
-const ON: &str = "GENIE_SME";
+const SWITCH: &str = "GENIE_SME";
 
 /// Proof that the CPU has SME with products of bf16 and vectors of 512 bits, and bf16 conversions of NEON.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +53,7 @@ impl Sme {
     pub(crate) fn detect() -> Option<Self> {
         static FOUND: OnceLock<bool> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
-            let on = std::env::var_os(ON).is_some_and(|value| value == "1" || value == "on");
-            on && length::cpu_has_products() && mode() == 0 && Length::set().is_some()
+            asked(SWITCH) == Some(true) && length::cpu_has_products() && mode() == 0 && Length::set().is_some()
         });
         found.then_some(Self(()))
     }
