@@ -6,7 +6,7 @@ use super::*;
 use crate::kernels::Float;
 use crate::kernels::testing::{assert_close, encoded, isas, numbers};
 use crate::pool::PoolOptions;
-use crate::testing::{cases, some_of};
+use crate::testing::{cases, is_short, some_of};
 
 #[derive(Debug, Clone, Copy)]
 struct Problem {
@@ -256,16 +256,19 @@ fn pool(threads: usize) -> Pool {
 }
 
 fn problem() -> impl Strategy<Value = Problem> {
-    let shape = (1usize..20, 1usize..4, 1usize..6, 1usize..40, prop_oneof![Just(0usize), 1usize..700]);
+    // Some steps are wide enough for a matrix unit.
+    let rows = prop_oneof![3 => 1usize..20, 1 => 64..if is_short() { 70usize } else { 150 }];
+    let dim = prop_oneof![4 => 1usize..80, 1 => 80..=MAX_DIM];
+    let shape = (rows, 1usize..4, 1usize..6, dim, prop_oneof![Just(0usize), 1usize..700]);
     let rest =
         (0.0f64..1.0, 0.0f64..1.0, 0usize..6, 0usize..2, any::<bool>(), any::<bool>(), any::<u64>(), any::<bool>());
     (shape, rest).prop_map(
-        |((rows, kv_heads, group, half, past), (valid, real, ty, shift, masked, by_head, seed, deep))| Problem {
+        |((rows, kv_heads, group, dim, past), (valid, real, ty, shift, masked, by_head, seed, deep))| Problem {
             rows,
             kv_heads,
             group,
             // Blocks make whole heads.
-            dim: if ty == 5 { 32 * half.div_ceil(8) } else { 2 * half },
+            dim: if ty == 5 { dim.next_multiple_of(BLOCK) } else { dim },
             past,
             valid: (past as f64 * valid) as usize,
             owners: 1 + (seed % 4) as usize,
@@ -283,6 +286,19 @@ fn problem() -> impl Strategy<Value = Problem> {
             seed,
         },
     )
+}
+
+#[test]
+fn properties_reach_what_a_matrix_unit_multiplies() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let problems = (0..200).map(|_| problem().new_tree(&mut runner).expect("a problem").current());
+    let (mut tiles, mut odd) = (0, 0);
+    for problem in problems {
+        tiles += usize::from(problem.suits_tiles());
+        odd += usize::from(problem.suits_tiles() && problem.dim % 2 == 1);
+    }
+    assert!(tiles > 2 && odd > 0, "{tiles} of 200, {odd} of them of odd heads");
 }
 
 proptest! {
