@@ -58,6 +58,13 @@ fn the_config_asks_for_streams_and_unlikely_ones_do_not_run() {
     assert_eq!(record(folder.path(), &["--prompt-tokens", PROMPT, "-n", "4"])["streams"], by_flag["streams"]);
     let one = record(folder.path(), &["--prompt-tokens", PROMPT, "-n", "4", "--streams", "2", "--p-threshold", "1"]);
     assert_eq!(one["streams"].as_array().unwrap().len(), 1, "{one}");
+    for wrong in ["2", "nan", "-0.5"] {
+        let threshold = format!("--p-threshold={wrong}");
+        let refused =
+            genie(folder.path(), &["run", "-c", "bundle", "--prompt-tokens", PROMPT, "--streams", "2", &threshold]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains("expected a number from 0 to 1"), "{said}");
+    }
     config["dialog"]["multistream"]["n-streams"] = json!(65);
     std::fs::write(&path, config.to_string()).unwrap();
     let refused = genie(folder.path(), &["run", "-c", "bundle", "--prompt-tokens", PROMPT]);

@@ -243,7 +243,7 @@ fn open(
     let settings = args.sampler.apply(session.sampler().clone())?.with_logprobs(args.logprobs);
     session.start_with_sampler(args.stops.forbid_ends(settings, &session)?);
     if let Some(n) = args.streams {
-        session.set_streams(n, args.p_threshold.unwrap_or(0.0))?;
+        session.set_streams(n, args.p_threshold.unwrap_or(0.0) as f32)?;
     }
     let is_demo = args.bundle.is_demo(args.words.first().map(String::as_str));
     args.stops.apply(&mut session, is_demo.then_some(DEMO_MAX_TOKENS))?;

@@ -55,8 +55,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = number::at_least_one)]
     pub streams: Option<usize>,
     /// A first token that is less likely begins no reply.
-    #[arg(long, value_name = "P", value_parser = number::real, requires = "streams")]
-    pub p_threshold: Option<f32>,
+    #[arg(long, value_name = "P", value_parser = number::probability, requires = "streams")]
+    pub p_threshold: Option<f64>,
     #[command(flatten)]
     pub bundle: BundleArgs,
     /// Print one JSON line at the end instead of streaming text: tokens, text, stop reason, executed graphs and KPIs.
