@@ -189,7 +189,9 @@ fn a_known_reply_is_drawn_again_by_the_rules_of_now() {
     assert_eq!(again(&mut dialog), "mmm");
     // A penalty looks at the token that is given again, too: each comes once.
     let penalty = TokenPenalty { last_n: 64, repetition: 1.0, presence: 1000.0, frequency: 0.0 };
-    dialog.set_sampler(SamplerSettings::default().with_seed(Some(7)).with_temp(1.0).unwrap().with_penalty(penalty).unwrap());
+    dialog.set_sampler(
+        SamplerSettings::default().with_seed(Some(7)).with_temp(1.0).unwrap().with_penalty(penalty).unwrap(),
+    );
     let letters: std::collections::BTreeSet<u32> = {
         let reply = dialog.token_query(&prompt, SentenceCode::Rewind, |_| {}).unwrap();
         assert_eq!(reply.tokens[0], TokenId(u32::from(b'm')));

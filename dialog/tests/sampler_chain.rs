@@ -322,7 +322,13 @@ fn penalties_beside_a_stage_follow_the_documented_rules() {
     let rows: Vec<f32> = (0..40).map(|i| (i as f32 * 0.37).sin() * 4.0).collect();
     let penalty = TokenPenalty { last_n: 64, presence: 0.1, ..TokenPenalty::default() };
     let draws = |rules: SamplerRules, chain: Chain| -> Vec<u32> {
-        let settings = SamplerSettings::default().with_seed(Some(7)).with_temp(0.8).unwrap().with_top_k(40).with_penalty(penalty.clone()).unwrap();
+        let settings = SamplerSettings::default()
+            .with_seed(Some(7))
+            .with_temp(0.8)
+            .unwrap()
+            .with_top_k(40)
+            .with_penalty(penalty.clone())
+            .unwrap();
         let settings = settings.with_rules(rules).with_repetition_absent().with_chain(chain).unwrap();
         let mut sampler = Sampler::new(settings);
         let mut draw = || {
@@ -336,7 +342,15 @@ fn penalties_beside_a_stage_follow_the_documented_rules() {
     assert_eq!(draws(SamplerRules::Genie, stage()), draws(SamplerRules::Documented, stage()));
 
     let tiny = TokenPenalty { repetition: 1e-38, ..penalty };
-    let settings = SamplerSettings::default().with_seed(Some(7)).with_temp(0.8).unwrap().with_top_k(40).with_penalty(tiny).unwrap().with_chain(stage()).unwrap();
+    let settings = SamplerSettings::default()
+        .with_seed(Some(7))
+        .with_temp(0.8)
+        .unwrap()
+        .with_top_k(40)
+        .with_penalty(tiny)
+        .unwrap()
+        .with_chain(stage())
+        .unwrap();
     let mut sampler = Sampler::new(settings);
     sampler.accept(TokenId(4));
     assert!(matches!(sampler.sample(&rows), Err(SamplerError::NotFinite { token: 4, .. })));

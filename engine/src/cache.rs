@@ -35,7 +35,9 @@ fn rule(layout: &ModelLayout, config: &EngineConfig, group: usize) -> Eviction {
             Eviction::Ring { sinks }
         }
         // No token looks further back.
-        Eviction::Window { size, .. } if (size.min(layout.max_cl())) >= config.context_size.unwrap_or(layout.max_cl()) => {
+        Eviction::Window { size, .. }
+            if (size.min(layout.max_cl())) >= config.context_size.unwrap_or(layout.max_cl()) =>
+        {
             Eviction::None
         }
         Eviction::Window { size, sinks }

@@ -82,7 +82,11 @@ impl StoredPrefixes {
             Ok(true) => {}
             Ok(false) => {
                 let max_bytes = self.store.max_bytes();
-                tracing::warn!(n_prompt, max_bytes, "a prompt is not kept: it is larger than the whole store of prefixes");
+                tracing::warn!(
+                    n_prompt,
+                    max_bytes,
+                    "a prompt is not kept: it is larger than the whole store of prefixes"
+                );
             }
             // Another process writes: this prompt is kept the next time.
             Err(error @ StoreError::Locked { .. }) => tracing::info!(%error, "a prompt is not kept"),

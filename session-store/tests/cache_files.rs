@@ -132,7 +132,10 @@ fn every_refusal_says_why_and_leaves_the_cache() {
     let before = rows(&mut kv);
     let other = ModelHash([8; 32]);
     let err = restore(&snapshot, &mut kv, other).unwrap_err();
-    assert_eq!(err.to_string(), "saved with other weights or another type of cache: 0707070707070707, expected 0808080808080808");
+    assert_eq!(
+        err.to_string(),
+        "saved with other weights or another type of cache: 0707070707070707, expected 0808080808080808"
+    );
     let err = restore(&snapshot, &mut kv, MODEL.with_other_rope_factors()).unwrap_err();
     assert!(matches!(err, StoreError::OtherRopeFactors), "{err}");
     let named = Snapshot { bundle: "base".into(), ..Snapshot::from_bytes(&good).unwrap() };
