@@ -7,6 +7,7 @@
 
 use std::sync::OnceLock;
 
+use super::first_cache::first_cache_bytes;
 use super::simd::Simd;
 
 /// How far ahead of use lines are asked for into the second-level cache, in bytes.
@@ -45,6 +46,13 @@ impl Ahead {
     pub(super) fn is_nothing(self) -> bool {
         self == Self::NOTHING
     }
+}
+
+/// Whether a row of `X` of so many bytes stays in the first-level cache beside one stream of weights: two thirds of it may be that row, half where
+/// the CPU reads ahead by itself, which takes room as well.
+pub(super) fn leaves_room(row_bytes: usize) -> bool {
+    let cache = first_cache_bytes();
+    if runs_ahead_itself() { 2 * row_bytes <= cache } else { 3 * row_bytes <= 2 * cache }
 }
 
 /// Asks for what follows the line at `at`, which need not be a valid address.

@@ -11,12 +11,11 @@
 
 use std::mem::MaybeUninit;
 
-use super::super::first_cache::first_cache_bytes;
 use super::super::float::Load;
 use super::super::isa::simd_fn;
 use super::super::rows::{RowMat, with_row_elem};
 use super::super::simd::{Piece, Simd};
-use super::super::stream::{Ahead, FAR_OF_WIDE, ask};
+use super::super::stream::{Ahead, FAR_OF_WIDE, ask, leaves_room};
 use super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::{Job, Linear, many_rows};
 use crate::pool::Worker;
@@ -153,7 +152,7 @@ impl<E: Load> Piece for Products<E> {
         // The next rows at the same column, or where that is far, further on in the same rows.
         let ahead = if k * size_of::<E>() <= FAR_OF_WIDE { 4 * k * size_of::<E>() } else { FAR_OF_WIDE };
         // Weights are one stream, row after row, as long as the row of `x` stays in the first-level cache beside it.
-        let sequential = 3 * k * size_of::<f32>() <= 2 * first_cache_bytes();
+        let sequential = leaves_room(k * size_of::<f32>());
         let streams = !many && m == 1 && S::MANY_REGISTERS && S::LANES * size_of::<E>() >= FAST_SUM;
         let mut i = 0;
         while i < count {
