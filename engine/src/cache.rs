@@ -29,17 +29,14 @@ pub(crate) fn groups(layout: &ModelLayout, config: &EngineConfig) -> Result<Vec<
 /// cache is a ring of the slots that there are. In other groups of scatter graphs it takes the first slots that fit.
 fn rule(layout: &ModelLayout, config: &EngineConfig, group: usize) -> Eviction {
     let prefix = &layout.groups[group].prefix;
+    let context = config.context_size.unwrap_or_else(|| layout.max_cl());
     let rule = config.long_context.iter().find(|(p, _)| p == prefix).map_or(Eviction::None, |(_, rule)| *rule);
     match rule {
         Eviction::Window { sinks, .. } if group == 0 && matches!(config.policy, Policy::Genie) => {
             Eviction::Ring { sinks }
         }
-        // No token looks further back.
-        Eviction::Window { size, .. }
-            if (size.min(layout.max_cl())) >= config.context_size.unwrap_or(layout.max_cl()) =>
-        {
-            Eviction::None
-        }
+        // No token looks further back than the context, which the graphs hold.
+        Eviction::Window { size, .. } if size >= context && layout.max_cl() >= context => Eviction::None,
         Eviction::Window { size, sinks }
             if group > 0 && matches!(config.policy, Policy::Genie) && layout.groups[group].form == KvForm::Scatter =>
         {

@@ -3,7 +3,7 @@
 //!
 //! *Units*: rows of the default group, tokens.
 
-use kvmanager::SeqId;
+use kvmanager::{Cell, SeqId};
 use session_store::Snapshot;
 
 use crate::{CellRun, Engine, EngineError, Executor, GroupCells, RowBudget, TokenModel};
@@ -89,7 +89,23 @@ impl<X: Executor> Engine<X> {
         let tokens: Vec<_> = known.map(|(_, token)| token.token).collect();
         let transcripts = (0..).map(SeqId).zip(self.sequences.all()).filter(|_| self.runs_together());
         let common = transcripts.map(|(seq, transcript)| (seq, transcript.common_prefix(&tokens)));
-        common.max_by_key(|(_, n)| *n).unwrap_or_default()
+        let (src, n) = common.max_by_key(|(_, n)| *n).unwrap_or_default();
+        // Each token has its row, on both sides, with its key turned for its place.
+        let is_whole = |cells: &mut dyn Iterator<Item = &Cell>| {
+            cells.filter(|cell| cell.pos < n).try_fold(0, |n, cell| (cell.rotated_pos == cell.pos).then_some(n + 1))
+                == Some(n)
+        };
+        let here = |group: usize| {
+            self.kv
+                .cells(group)
+                .is_some_and(|cells| is_whole(&mut cells.used().map(|(_, cell)| cell).filter(|cell| cell.has(src))))
+        };
+        let mut groups = snapshot.image.groups.iter().enumerate();
+        if groups.all(|(number, group)| here(number) && is_whole(&mut group.cells.iter())) {
+            (src, n)
+        } else {
+            (src, 0)
+        }
     }
 
     /// Rows that [`restore_sequence`](Self::restore_sequence) of a snapshot takes: those that another sequence has are shared.

@@ -48,7 +48,7 @@ impl Ahead {
     }
 }
 
-/// Whether a row of `X` of so many bytes stays in the first-level cache beside one stream of weights: two thirds of it may be that row, half where
+/// Whether a row of `X` of `row_bytes` stays in the first-level cache beside one stream of weights: two thirds of it may be that row, half where
 /// the CPU reads ahead by itself, which takes room as well.
 pub(super) fn leaves_room(row_bytes: usize) -> bool {
     let cache = first_cache_bytes();
