@@ -40,7 +40,7 @@ mod tests {
         assert_eq!(said("GENIE_AMX", ""), Ok(None));
         let warning =
             "`GENIE_AMX` does not count: expected one of 0, off, no, false or one of 1, on, yes, true, found ";
-        for value in ["fals", "00", " 0", "-1"] {
+        for value in ["never", "00", " 0", "-1"] {
             assert_eq!(said("GENIE_AMX", value), Err(format!("{warning}`{value}`")));
         }
     }
