@@ -36,13 +36,10 @@ pub(crate) fn check(value: &Value) -> Result<(), Error> {
 
 fn follow(value: &Value, depth: usize, size: &mut usize) -> Result<(), Error> {
     *size = size.saturating_add(NODE + value.as_str().map_or(0, str::len));
-    if depth > DEEPEST || *size > LARGEST {
-        let message = if depth > DEEPEST {
-            format!("a value has more than {DEEPEST} levels")
-        } else {
-            format!("a value has more than {LARGEST} bytes")
-        };
-        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    for (found, most, what) in [(depth, DEEPEST, "levels"), (*size, LARGEST, "bytes")] {
+        if found > most {
+            return Err(Error::new(ErrorKind::InvalidOperation, format!("a value has more than {most} {what}")));
+        }
     }
     if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
         return Ok(());

@@ -37,7 +37,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// [`TemplateError::Syntax`], [`TemplateError::TooLong`].
+    /// [`TemplateError::Syntax`], [`TemplateError::TooLong`], [`TemplateError::Thread`].
     pub fn with_tokens(source: &str, tokens: SpecialTokens) -> Result<Self, TemplateError> {
         let (most, found) = (bounds::LONGEST, source.len());
         if found > most {
@@ -66,7 +66,8 @@ impl ChatTemplate {
     ///
     /// # Errors
     ///
-    /// [`TemplateError::NoMessages`]; [`TemplateError::Refused`] with the template's own words; [`TemplateError::Render`].
+    /// [`TemplateError::NoMessages`]; [`TemplateError::Refused`] with the template's own words; [`TemplateError::Render`];
+    /// [`TemplateError::Thread`].
     pub fn render(&self, chat: &Chat) -> Result<String, TemplateError> {
         if chat.messages.is_empty() {
             return Err(TemplateError::NoMessages);

@@ -37,6 +37,9 @@ use crate::{
     SequenceModel, StepLog, StopFlag, TokenModel,
 };
 
+/// Tokens of most dialogs: what lists of tokens and steps have room for from the start. A context may have any number.
+const USUAL_TOKENS: usize = 1 << 16;
+
 /// A loaded model with its cache.
 ///
 /// *Invariant*: `sequences` holds the tokens whose rows are in the cache.
@@ -110,8 +113,8 @@ impl<X: Executor> Engine<X> {
         let infos = || layout.splits.iter().flat_map(|s| s.graphs.iter().map(|g| &g.info));
         let dump = config.dump.as_ref().map(|dump| Dump::new(dump, infos(), writers.rope_tables(&layout, &io)));
         let graphs = infos().map(|g| g.name.clone());
-        // As many steps as most dialogs have.
-        let log = StepLog::new(graphs.collect(), (limit.min(1 << 16) + 64) * layout.splits.len());
+        let usual = limit.min(USUAL_TOKENS);
+        let log = StepLog::new(graphs.collect(), (usual + 64) * layout.splits.len());
         let log_base = layout.splits.iter().scan(0, |base, split| {
             let here = *base;
             *base += split.graphs.len();
@@ -120,7 +123,7 @@ impl<X: Executor> Engine<X> {
         Ok(Self {
             scratch: Scratch::with_capacity(kv.variants().ar_max()),
             kv,
-            sequences: Sequences::new(limit),
+            sequences: Sequences::new(usual),
             lockstep: None,
             policy: config.policy.clone(),
             context_shift,

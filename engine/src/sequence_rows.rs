@@ -3,7 +3,7 @@
 //!
 //! *Units*: rows of the default group, tokens.
 
-use kvmanager::{Cell, SeqId};
+use kvmanager::SeqId;
 use session_store::Snapshot;
 
 use crate::{CellRun, Engine, EngineError, Executor, GroupCells, RowBudget, TokenModel};
@@ -90,22 +90,12 @@ impl<X: Executor> Engine<X> {
         let transcripts = (0..).map(SeqId).zip(self.sequences.all()).filter(|_| self.runs_together());
         let common = transcripts.map(|(seq, transcript)| (seq, transcript.common_prefix(&tokens)));
         let (src, n) = common.max_by_key(|(_, n)| *n).unwrap_or_default();
-        // Each token has its row, on both sides, with its key turned for its place.
-        let is_whole = |cells: &mut dyn Iterator<Item = &Cell>| {
-            cells.filter(|cell| cell.pos < n).try_fold(0, |n, cell| (cell.rotated_pos == cell.pos).then_some(n + 1))
-                == Some(n)
-        };
-        let here = |group: usize| {
-            self.kv
-                .cells(group)
-                .is_some_and(|cells| is_whole(&mut cells.used().map(|(_, cell)| cell).filter(|cell| cell.has(src))))
-        };
+        let saved_seq = snapshot.sequences.first().map_or(SeqId(0), |saved| saved.seq);
         let mut groups = snapshot.image.groups.iter().enumerate();
-        if groups.all(|(number, group)| here(number) && is_whole(&mut group.cells.iter())) {
-            (src, n)
-        } else {
-            (src, 0)
-        }
+        let have_each = groups.all(|(number, group)| {
+            group.has_each(saved_seq, n) && self.kv.cells(number).is_some_and(|cells| cells.has_each(src, n))
+        });
+        (src, if have_each { n } else { 0 })
     }
 
     /// Rows that [`restore_sequence`](Self::restore_sequence) of a snapshot takes: those that another sequence has are shared.

@@ -138,10 +138,9 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// No tokens; sequence 0 has room for `n`, or for as many as most dialogs have.
+    /// No tokens; sequence 0 has room for `n`.
     pub(crate) fn new(n: usize) -> Self {
-        const USUAL: usize = 1 << 16;
-        let first = Transcript::with_capacity(n.min(USUAL));
+        let first = Transcript::with_capacity(n);
         Self { transcripts: std::iter::once(first).chain((1..SeqId::COUNT).map(|_| Transcript::default())).collect() }
     }
 

@@ -39,6 +39,12 @@ impl Cell {
     }
 }
 
+/// Whether each position below `n` of a sequence has its row among the cells, with its key turned for that position.
+pub(crate) fn have_each<'a>(cells: impl Iterator<Item = &'a Cell>, seq: SeqId, n: usize) -> bool {
+    let mut rows = cells.filter(|cell| cell.has(seq) && cell.pos < n);
+    rows.try_fold(0, |n, cell| (cell.rotated_pos == cell.pos).then_some(n + 1)) == Some(n)
+}
+
 /// Rows to be moved or copied: `len` rows from `src` to `dst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowMove {
@@ -93,6 +99,11 @@ impl CellTable {
     /// The cells in use with their slots, ascending.
     pub fn used(&self) -> impl Iterator<Item = (usize, &Cell)> {
         self.cells[..self.extent].iter().enumerate().filter(|(_, c)| !c.is_free())
+    }
+
+    /// Whether each position below `n` of a sequence has its row, with its key turned for that position.
+    pub fn has_each(&self, seq: SeqId, n: usize) -> bool {
+        have_each(self.used().map(|(_, cell)| cell), seq, n)
     }
 
     /// The smallest and largest position of a sequence.

@@ -44,7 +44,7 @@ pub(super) fn check(logits: &[f32]) -> Result<TokenId, SamplerError> {
 }
 
 /// Neither NaN nor infinity. Minus infinity rules an entry out.
-fn is_usable(logit: f32) -> bool {
+pub(super) fn is_usable(logit: f32) -> bool {
     logit < f32::INFINITY
 }
 

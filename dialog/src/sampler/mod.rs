@@ -265,7 +265,7 @@ impl Sampler {
         for (at, stage) in chain.order.iter().enumerate() {
             match stage {
                 // As without a chain: the likeliest token is taken before penalties.
-                Stage::Penalties if !argmax => {
+                Stage::Penalties if !argmax && self.window.penalties.is_active() => {
                     self.window.penalties.each(|id, lowered| scratch.change(id, lowered));
                     scratch.check()?;
                 }

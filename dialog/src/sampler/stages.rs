@@ -6,6 +6,7 @@
 use genie_types::TokenId;
 
 use super::SamplerError;
+use super::argmax::is_usable;
 use super::chain::{DynamicTemp, Mirostat, MirostatVersion};
 use super::filter::{Scratch, by_rank, weight};
 
@@ -28,7 +29,7 @@ impl Scratch {
     /// # Errors
     /// [`SamplerError::NotFinite`].
     pub(super) fn check(&self) -> Result<(), SamplerError> {
-        let mut bad = self.left.iter().filter(|c| c.logit.is_nan() || c.logit == f32::INFINITY);
+        let mut bad = self.left.iter().filter(|c| !is_usable(c.logit));
         match bad.next() {
             None => Ok(()),
             Some(first) => Err(SamplerError::NotFinite {

@@ -6,7 +6,7 @@
 use super::KvCache;
 use super::positions::Positions;
 use super::scored::ScoredRows;
-use crate::cells::{Cell, SeqId};
+use crate::cells::{Cell, SeqId, have_each};
 use crate::error::{KvError, Reason};
 use crate::geometry::{KvKind, KvTensor};
 use crate::group::Eviction;
@@ -28,6 +28,11 @@ impl GroupImage {
     /// Rows that no rule has scored.
     pub fn of_cells(cells: Vec<Cell>) -> Self {
         Self { cells, per_head_rows: false, scored: None }
+    }
+
+    /// Whether each position below `n` of a sequence has its row, with its key turned for that position.
+    pub fn has_each(&self, seq: SeqId, n: usize) -> bool {
+        have_each(self.cells.iter(), seq, n)
     }
 }
 

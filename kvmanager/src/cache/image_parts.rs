@@ -2,6 +2,8 @@
 //!
 //! *Units*: rows. A row that several sequences own is in each one's part; put back, a part may share those that are there again.
 
+use std::borrow::Cow;
+
 use super::image::{GroupImage, KvImage};
 use crate::cells::{Cell, SeqId};
 use crate::error::KvError;
@@ -10,12 +12,20 @@ use crate::geometry::KvTensor;
 impl KvImage {
     /// The rows of one sequence. What a rule of eviction has scored is left out: it is of all rows together.
     pub fn of_sequence(&self, seq: SeqId) -> Self {
+        let mut part = self.of_rows(|cell| cell.has(seq));
+        part.groups.iter_mut().flat_map(|group| &mut group.cells).for_each(|cell| cell.seqs = seq.bit());
+        part.next.retain(|(of, _)| *of == seq);
+        part
+    }
+
+    /// Some of the rows, without what a rule of eviction has scored.
+    fn of_rows(&self, keep: impl Fn(&Cell) -> bool) -> Self {
         let kept = |group: &GroupImage| -> Vec<usize> {
-            group.cells.iter().enumerate().filter(|(_, cell)| cell.has(seq)).map(|(row, _)| row).collect()
+            group.cells.iter().enumerate().filter(|(_, cell)| keep(cell)).map(|(row, _)| row).collect()
         };
         let rows: Vec<Vec<usize>> = self.groups.iter().map(kept).collect();
         let groups = self.groups.iter().zip(&rows).map(|(group, rows)| GroupImage {
-            cells: rows.iter().map(|&row| Cell { seqs: seq.bit(), ..group.cells[row] }).collect(),
+            cells: rows.iter().map(|&row| group.cells[row]).collect(),
             per_head_rows: group.per_head_rows,
             scored: None,
         });
@@ -30,7 +40,7 @@ impl KvImage {
         });
         Self {
             groups: groups.collect(),
-            next: self.next.iter().copied().filter(|(of, _)| *of == seq).collect(),
+            next: self.next.clone(),
             data: data.collect(),
             tensors: self.tensors.clone(),
             scorer: Vec::new(),
@@ -56,7 +66,7 @@ impl KvImage {
     }
 
     /// The same where positions below `n` are of the same tokens as those of sequence `src` here: it gets the rows of `src` there, where both have
-    /// a row for each of the same positions.
+    /// [each of them](GroupImage::has_each).
     ///
     /// # Errors
     /// As [`with_sequence`](Self::with_sequence).
@@ -70,27 +80,26 @@ impl KvImage {
         if self.groups.iter().any(|group| group.cells.iter().any(|cell| cell.has(seq))) {
             return Err(KvError::BadImage { why: format!("sequence {} has rows already", seq.0) });
         }
-        let groups = self.groups.iter().zip(&other.groups);
-        let n = if groups.clone().all(|(own, new)| places(own, src, n) == places_of_all(new, n)) { n } else { 0 };
-        let rest = |group: &GroupImage| -> Vec<usize> {
-            group.cells.iter().enumerate().filter(|(_, cell)| cell.pos >= n).map(|(row, _)| row).collect()
-        };
-        let rests: Vec<Vec<usize>> = other.groups.iter().map(rest).collect();
+        let have_each = |image: &Self, seq| image.groups.iter().all(|group| group.has_each(seq, n));
+        let shares =
+            n > 0 && have_each(&self, src) && other.next.first().is_some_and(|&(seq, _)| have_each(other, seq));
+        let other = if shares { Cow::Owned(other.of_rows(|cell| cell.pos >= n)) } else { Cow::Borrowed(other) };
+        if shares {
+            let cells = self.groups.iter_mut().flat_map(|group| &mut group.cells);
+            cells.filter(|cell| cell.has(src) && cell.pos < n).for_each(|cell| cell.seqs |= seq.bit());
+        }
         for (i, tensor) in self.tensors.iter().enumerate() {
             let (own, new) = (&self.groups[tensor.group].cells, &other.groups[tensor.group].cells);
-            let rows = &rests[tensor.group];
-            let mut bytes = Vec::with_capacity(tensor.rows_bytes(own.len() + rows.len()));
+            let mut bytes = Vec::with_capacity(tensor.rows_bytes(own.len() + new.len()));
             let unit = tensor.unit_bytes();
             for line in 0..tensor.n_lines() {
                 bytes.extend_from_slice(&self.data[i][line * unit * own.len()..][..unit * own.len()]);
-                let line = &other.data[i][line * unit * new.len()..][..unit * new.len()];
-                rows.iter().for_each(|row| bytes.extend_from_slice(&line[row * unit..][..unit]));
+                bytes.extend_from_slice(&other.data[i][line * unit * new.len()..][..unit * new.len()]);
             }
             self.data[i] = bytes;
         }
-        for ((group, new), rows) in self.groups.iter_mut().zip(&other.groups).zip(&rests) {
-            group.cells.iter_mut().filter(|cell| cell.has(src) && cell.pos < n).for_each(|cell| cell.seqs |= seq.bit());
-            group.cells.extend(rows.iter().map(|&row| Cell { seqs: seq.bit(), ..new.cells[row] }));
+        for (group, new) in self.groups.iter_mut().zip(&other.groups) {
+            group.cells.extend(new.cells.iter().map(|cell| Cell { seqs: seq.bit(), ..*cell }));
             group.per_head_rows |= new.per_head_rows;
             group.scored = None;
         }
@@ -99,22 +108,6 @@ impl KvImage {
         self.next.sort_unstable();
         Ok(self)
     }
-}
-
-/// Positions below `n` of a sequence's rows, ascending, with those that their keys are turned for.
-fn places(group: &GroupImage, seq: SeqId, n: usize) -> Vec<(usize, usize)> {
-    sorted(group.cells.iter().filter(|cell| cell.has(seq) && cell.pos < n))
-}
-
-/// The same of all rows.
-fn places_of_all(group: &GroupImage, n: usize) -> Vec<(usize, usize)> {
-    sorted(group.cells.iter().filter(|cell| cell.pos < n))
-}
-
-fn sorted<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<(usize, usize)> {
-    let mut places: Vec<_> = cells.map(|cell| (cell.pos, cell.rotated_pos)).collect();
-    places.sort_unstable();
-    places
 }
 
 /// Calls `each` with the lines of a tensor of `n` rows.
