@@ -30,7 +30,7 @@ pub struct CompileOptions {
     pub one_file: bool,
     /// Element type of activations, cache and weights that are not quantised.
     pub precision: Precision,
-    /// How the weights of linear layers are stored; `None` as the model has them: floats stay float, the blocks of a quantised
+    /// How the weights of linear layers are stored; `None` as the model has them: bfloat16 stays bf16, other floats are float, the blocks of a quantised
     /// GGUF file stay blocks.
     pub weights: Option<Weights>,
     /// Kinds of graphs beside the plain ones.

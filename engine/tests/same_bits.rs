@@ -53,6 +53,7 @@ fn a_prompt_cut_anywhere_has_the_same_logits() {
     let cases = [
         (Family::Llama, Precision::F16, Weights::Float, 1),
         (Family::Qwen2, Precision::F32, Weights::Float, 2),
+        (Family::Llama, Precision::F16, Weights::Bf16, 2),
         (Family::Llama, Precision::F16, Weights::W8, 1),
         (Family::Qwen3, Precision::F16, Weights::Q8_0, 2),
         (Family::Llama, Precision::F16, Weights::Q4_0, 1),

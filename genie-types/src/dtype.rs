@@ -31,6 +31,31 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// Every type.
+    pub const ALL: [Self; 21] = [
+        Self::F16,
+        Self::F32,
+        Self::F64,
+        Self::Bf16,
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::Bool8,
+        Self::UFixed4,
+        Self::UFixed8,
+        Self::UFixed16,
+        Self::UFixed32,
+        Self::SFixed4,
+        Self::SFixed8,
+        Self::SFixed16,
+        Self::SFixed32,
+    ];
+
     /// Bytes one element takes in a client buffer.
     pub const fn size_bytes(self) -> usize {
         match self {

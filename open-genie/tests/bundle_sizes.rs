@@ -1,4 +1,4 @@
-//! A bundle of a quantised GGUF file is about as large as the file, without being asked to keep its format.
+//! A bundle of a quantised GGUF file, or of one in bfloat16, is about as large as the file, without being asked to keep its format.
 
 use std::error::Error;
 
@@ -11,7 +11,8 @@ use qnn_api::{Backend, BackendOptions, Library};
 fn weights_take_no_more_than_in_the_file() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let backend = Backend::new(&Library::linked(qnn_host::providers())?, &BackendOptions::default())?;
-    for (matrices, weights) in [(Matrices::Q4_0, Weights::Q4_0), (Matrices::Q8_0, Weights::Q8_0)] {
+    let formats = [(Matrices::Q4_0, Weights::Q4_0), (Matrices::Q8_0, Weights::Q8_0), (Matrices::Bf16, Weights::Bf16)];
+    for (matrices, weights) in formats {
         for tied in [true, false] {
             // The embedding is a fifth of the weights: one that is widened, or held twice, shows.
             let (hidden, heads) = (512, 8);

@@ -156,7 +156,6 @@ fn what_cannot_be_passed_on_is_refused_by_name() {
         // By this crate.
         ("Recorder::Seen", Param::Text("a\0b".into()), "expected a text without a zero byte, found \"a\\0b\""),
         ("Recorder::Seen", tensor(Dtype::I16, 2, 3), "parameter `p` [2]: expected 4 bytes of int16, found 3"),
-        ("Recorder::Seen", tensor(Dtype::Bf16, 2, 4), "tensor `n_p`: expected a type that QNN has, found bfloat16"),
         // By the library.
         ("Recorder::Seen", tensor(Dtype::F64, 1, 8), "cannot declare tensor `n_p` of graph `seen`"),
         ("Recorder::Seen", Param::U64(u64::MAX), "expected an integer that a double holds"),

@@ -284,3 +284,18 @@ fn two_backends_in_two_threads_do_not_disturb_each_other() {
     let [a, b, c] = threads.map(|thread| thread.join().unwrap());
     assert!(a == b && b == c);
 }
+
+/// The number is not in the headers that `qnn-sys` was made from: by what the library says, it is this one.
+#[test]
+#[ignore = "needs the QNN runtime: cargo xtask qnn-runtime"]
+fn bfloat16_is_known_by_its_number() {
+    let backend = backend();
+    let context = Context::create(&backend, &ContextOptions::default()).unwrap();
+    let mut graph = context.compose("tiny", &GraphOptions::default()).unwrap();
+    let x = TensorInfo::new("x", [1, 4], Dtype::Bf16);
+    let Err(Error::Qnn { source, .. }) = graph.tensor(&x, TensorKind::Input) else {
+        panic!("expected a refusal: the chip {SM8650} has no bfloat16")
+    };
+    let said = source.library_message.unwrap_or_default();
+    assert!(said.contains("BFLOAT16 is unsupported on the current device"), "{said}");
+}

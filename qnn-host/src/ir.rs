@@ -33,6 +33,8 @@ pub enum Dtype {
     U64 = 0x0164,
     /// float16.
     F16 = 0x0216,
+    /// bfloat16.
+    Bf16 = 0x0226,
     /// float32.
     F32 = 0x0232,
     /// Signed fixed point, 4 bits (one value per byte unless a block encoding packs them).
@@ -57,7 +59,7 @@ pub enum Dtype {
 
 impl Dtype {
     /// Every type, for look-ups and tests.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::I8,
         Self::I16,
         Self::I32,
@@ -77,6 +79,7 @@ impl Dtype {
         Self::UFixed16,
         Self::UFixed32,
         Self::Bool8,
+        Self::Bf16,
     ];
 
     /// From QNN's number.
@@ -88,15 +91,15 @@ impl Dtype {
     pub fn size_bytes(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool8 | Self::SFixed4 | Self::SFixed8 | Self::UFixed4 | Self::UFixed8 => 1,
-            Self::I16 | Self::U16 | Self::F16 | Self::SFixed16 | Self::UFixed16 => 2,
+            Self::I16 | Self::U16 | Self::F16 | Self::Bf16 | Self::SFixed16 | Self::UFixed16 => 2,
             Self::I32 | Self::U32 | Self::F32 | Self::SFixed32 | Self::UFixed32 => 4,
             Self::I64 | Self::U64 => 8,
         }
     }
 
-    /// True for float16 and float32.
+    /// True for float16, bfloat16 and float32.
     pub fn is_float(self) -> bool {
-        matches!(self, Self::F16 | Self::F32)
+        matches!(self, Self::F16 | Self::Bf16 | Self::F32)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Graphs for tests: built by name, filled with repeatable noise, run with and without fusion.
 
-use half::f16;
+use half::{bf16, f16};
 
 use crate::bytes::Bytes;
 use crate::exec::Executable;
@@ -59,6 +59,7 @@ pub(crate) fn some_of<T>(at: usize, all: impl IntoIterator<Item = T>) -> impl It
 pub(crate) fn bytes_of(dtype: Dtype, values: &[f32]) -> Vec<u8> {
     match dtype {
         Dtype::F16 => values.iter().flat_map(|&x| f16::from_f32(x).to_ne_bytes()).collect(),
+        Dtype::Bf16 => values.iter().flat_map(|&x| bf16::from_f32(x).to_ne_bytes()).collect(),
         Dtype::F32 => values.iter().flat_map(|&x| x.to_ne_bytes()).collect(),
         Dtype::I32 | Dtype::U32 => values.iter().flat_map(|&x| (x as i32).to_ne_bytes()).collect(),
         Dtype::U8 | Dtype::UFixed8 | Dtype::Bool8 => values.iter().map(|&x| x as u8).collect(),
@@ -72,6 +73,7 @@ pub(crate) fn bytes_of(dtype: Dtype, values: &[f32]) -> Vec<u8> {
 pub(crate) fn numbers_of(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
     match dtype {
         Dtype::F16 => bytes.as_chunks().0.iter().map(|&b| f16::from_ne_bytes(b).to_f32()).collect(),
+        Dtype::Bf16 => bytes.as_chunks().0.iter().map(|&b| bf16::from_ne_bytes(b).to_f32()).collect(),
         Dtype::F32 => bytes.as_chunks().0.iter().map(|&b| f32::from_ne_bytes(b)).collect(),
         Dtype::I32 | Dtype::U32 => bytes.as_chunks().0.iter().map(|&b| i32::from_ne_bytes(b) as f32).collect(),
         Dtype::U8 | Dtype::UFixed8 | Dtype::Bool8 => bytes.iter().map(|&b| f32::from(b)).collect(),

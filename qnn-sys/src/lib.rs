@@ -22,6 +22,7 @@
 //! | [`provider`] | what `QnnInterface_getProviders` hands out; versions |
 //! | [`stub`] | tables whose every slot returns [`NOT_SUPPORTED`](stub::NOT_SUPPORTED) |
 //! | [`error`] | from a number to its name, its component and what it usually means |
+//! | [`bfloat16`] | an element type that is newer than the headers
 //! | [`cpu_op_package`] | what an op package for the CPU is given and gives back |
 //! | [`host`] | what only the embedded backend knows: its number, a folder for weights |
 //! | [`htp`] | the HTP device config, whose layout changed under the headers |
@@ -44,6 +45,7 @@
 )] // C's spelling is the documentation's key; the vendor's manual explains it
 #[rustfmt::skip]
 pub mod generated;
+pub mod bfloat16;
 pub mod cpu_op_package;
 pub mod error;
 pub mod host;
@@ -74,6 +76,7 @@ macro_rules! scalar {
 #[cfg(test)]
 mod tests;
 
+pub use bfloat16::QNN_DATATYPE_BFLOAT_16;
 pub use generated::constants::*;
 pub use generated::functions::*;
 pub use generated::tables::*;

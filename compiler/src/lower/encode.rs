@@ -1,7 +1,7 @@
 //! Converts one weight from the checkpoint to the form that a graph stores.
 //!
 //! *Units*: folded scales multiply in double, then round once to f32 and once more to f16 where that is the precision.
-//! Weights quantised by row carry the folded scale in their scales, see [`super::per_row`]; nothing is folded into blocks.
+//! Weights quantised by row carry the folded scale in their scales, see [`super::per_row`]; nothing is folded into blocks or bfloat16.
 
 use super::blocks::blocks;
 use super::per_row::RowScales;
@@ -11,8 +11,8 @@ use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, Tenso
 use crate::fs::OnBytes;
 use crate::{CompileError, Precision, Result};
 use genie_types::{Dtype, TensorInfo};
-use half::f16;
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 
 /// A weight ready for `GraphSink::constant`.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct EncodedWeight {
     pub(crate) minima: Option<Minima>,
     /// Its bytes in the checkpoint.
     pub(crate) source_bytes: u64,
-    /// Error of rounding to blocks.
+    /// Error of rounding to blocks, or to bfloat16.
     pub(crate) loss: RoundingLoss,
 }
 
@@ -59,6 +59,11 @@ impl EncodedWeight {
                 (weight.info(Dtype::F32), bytes)
             }
             Encoding::Float(Precision::F16) => (weight.info(Dtype::F16), halves(checkpoint, weight, entry, on_read)?),
+            Encoding::Bf16 => {
+                let bytes;
+                (bytes, loss) = bfloats(checkpoint, weight, entry, on_read)?;
+                (weight.info(Dtype::Bf16), bytes)
+            }
             Encoding::PerRow { largest } => per_row(checkpoint, weight, entry, (format, largest), on_read)?,
             Encoding::Blocks(bits) => {
                 // What is copied loses nothing, and needs fewer bytes than what it could be rounded to without.
@@ -104,6 +109,34 @@ fn halves(
         Ok(())
     })?;
     Ok(bytes)
+}
+
+/// Numbers of bfloat16 are copied, others rounded to the nearest.
+fn bfloats(
+    checkpoint: &Checkpoint,
+    weight: &WeightSpec,
+    entry: &TensorEntry,
+    on_read: &mut OnBytes<'_>,
+) -> Result<(Vec<u8>, RoundingLoss)> {
+    debug_assert!(weight.is_plain(), "{}: no factor is folded into bfloat16", weight.name);
+    let is_rounded = entry.dtype != SourceDtype::Bf16 || checkpoint.is_changed(&weight.name);
+    let (mut bytes, mut loss) = (Vec::with_capacity(2 * weight.n_elems()), RoundingLoss::default());
+    let (mut narrow, mut wide) = (Vec::new(), Vec::new());
+    let mut finite = weight.finite_check();
+    for_each_chunk(checkpoint, &weight.name, entry, on_read, |values| {
+        narrow.resize(values.len(), bf16::ZERO);
+        narrow.convert_from_f32_slice(values);
+        if is_rounded {
+            wide.resize(values.len(), 0.0);
+            narrow.convert_to_f32_slice(&mut wide);
+            // The largest floats round to infinity.
+            finite.pass(&wide)?;
+            values.iter().zip(&wide).for_each(|(value, rounded)| loss.add(*value, *rounded));
+        }
+        push_le(&mut bytes, &narrow, |v| v.to_le_bytes());
+        Ok(())
+    })?;
+    Ok((bytes, loss))
 }
 
 /// Values are dequantised into the activations' type, so their range is checked like that of float weights.

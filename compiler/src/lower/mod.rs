@@ -36,7 +36,7 @@ pub(crate) use rounded::rounded_weights;
 pub(crate) use rounding_loss::RoundingLoss;
 pub(crate) use sink::{GraphSink, Kind, Param};
 pub(crate) use split::{Split, SplitKind, cut, file_names};
-pub(crate) use weight_format::{Format, LinearForm, Role, is_copied};
+pub(crate) use weight_format::{Format, LinearForm, Role, is_copied, is_matrix};
 pub(crate) use window::{WINDOW_GROUP, Windows};
 
 use crate::checkpoint::Checkpoint;

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::checkpoint::Checkpoint;
 use crate::family::ModelSpec;
 use genie_types::{Dtype, Quant, TensorInfo};
-use half::f16;
+use half::{bf16, f16};
 
 /// One of a model's weights.
 pub(crate) struct RoundedWeight {
@@ -66,6 +66,7 @@ fn numbers(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
     let q: Vec<i8> = match info.dtype {
         Dtype::F32 => return bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         Dtype::F16 => return bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
+        Dtype::Bf16 => return bytes.as_chunks().0.iter().map(|b| bf16::from_le_bytes(*b).to_f32()).collect(),
         Dtype::SFixed4 => {
             let pair = |b: &u8| [(b << 4).cast_signed() >> 4, b.cast_signed() >> 4];
             bytes.iter().flat_map(pair).collect()

@@ -110,7 +110,7 @@ pub(crate) struct Format {
     pub(crate) weights: Weights,
     /// Beside `Weights::Q4_0`: layers that are in neither Q4_0 nor a format that all blocks copy have eight bits.
     pub(crate) keeps_eight_bits: bool,
-    /// Beside either format of blocks: matrices that the checkpoint has as floats stay floats.
+    /// Beside either format of blocks, and beside bfloat16: matrices that the checkpoint has as floats stay floats.
     pub(crate) keeps_floats: bool,
     /// Of linear layers.
     pub(crate) form: LinearForm,
@@ -121,6 +121,8 @@ pub(crate) struct Format {
 pub(super) enum Encoding {
     /// Float.
     Float(Precision),
+    /// bfloat16, whatever the activations are.
+    Bf16,
     /// One byte per element and a scale per row, values from `-largest` to `largest`.
     PerRow {
         /// The largest quantised value.
@@ -143,6 +145,7 @@ impl Format {
     pub(super) fn encoding_of(self, role: Role, source: &SourceDtype) -> Encoding {
         match source {
             SourceDtype::Blocks(_) => self.encoding(role),
+            SourceDtype::Bf16 if self.keeps_floats && is_matrix(role) => Encoding::Bf16,
             _ if self.keeps_floats => Encoding::Float(self.precision),
             _ => self.encoding(role),
         }
@@ -157,6 +160,7 @@ impl Format {
                 Encoding::Blocks(BlockBits::Eight)
             }
             (Weights::Q4_0, Role::Linear) => Encoding::Blocks(BlockBits::Four),
+            (Weights::Bf16, Role::Linear | Role::Embedding) => Encoding::Bf16,
             (_, Role::Bias | Role::Norm | Role::Positions) | (Weights::Float | Weights::W8 | Weights::W4, _) => {
                 Encoding::Float(self.precision)
             }
@@ -168,6 +172,7 @@ impl Format {
         let (n_elems, n_rows) = (weight.n_elems() as u64, weight.dims[0] as u64);
         match self.encoding(weight.role) {
             Encoding::Float(precision) => n_elems * precision.dtype().size_bytes() as u64,
+            Encoding::Bf16 => n_elems * Dtype::Bf16.size_bytes() as u64,
             Encoding::PerRow { .. } => n_elems + 8 * n_rows,
             Encoding::Blocks(bits) => bits.size_bytes(n_elems),
         }
@@ -237,6 +242,11 @@ impl BlockBits {
         let values = if self == Self::Four { n_elems.div_ceil(2) } else { n_elems };
         values + n_elems / self.block() as u64 * 8
     }
+}
+
+/// Whether weights of that role are a matrix, which has a format of its own.
+pub(crate) fn is_matrix(role: Role) -> bool {
+    matches!(role, Role::Linear | Role::Embedding)
 }
 
 /// Whether weights of that role stay as a file has them, whichever format of blocks others are rounded to.

@@ -3,8 +3,8 @@
 //! The factor of the attention scores is folded here: into Wq and its bias, or into the query norm's gamma where
 //! queries are normalised afterwards (a norm would undo a scale applied before it). So are the factor of the residual stream, into
 //! what a layer adds to it, and that of the logits, into the last norm. Where scores or logits are bounded by a cap, they are
-//! divided by it in the same way, and multiplied after the tanh. Blocks keep their float16 scales, so that those of a file are copied
-//! bit for bit: factors are applied to the results instead ([`score_scale`], [`residual_scale`]).
+//! divided by it in the same way, and multiplied after the tanh. Blocks keep their float16 scales, and bfloat16 its values, so that those
+//! of a file are copied bit for bit: factors are applied to the results instead ([`score_scale`], [`residual_scale`]).
 //!
 //! *Shapes*: linear weights are `[out, in]`, as stored and as `FullyConnected` wants them.
 
@@ -206,9 +206,9 @@ pub(super) fn residual_scale(spec: &ModelSpec, format: Format) -> Option<f64> {
 }
 
 /// True for factors that are folded into linear weights of that format. Blocks take none, not even a power of two: the float16 scale
-/// of small weights times 1/8 is below the smallest normal number, and loses bits.
+/// of small weights times 1/8 is below the smallest normal number, and loses bits. Nor does bfloat16, which has 8 bits to keep.
 fn folds(scale: f64, format: Format) -> bool {
-    scale == 1.0 || !matches!(format.weights, Weights::Q8_0 | Weights::Q4_0)
+    scale == 1.0 || !matches!(format.weights, Weights::Bf16 | Weights::Q8_0 | Weights::Q4_0)
 }
 
 /// What a product of query and key is multiplied by, before it is bounded if it is.

@@ -7,7 +7,7 @@ use super::{
 use crate::family::{FactorKeys, Family, ModelSpec, NormKind, RopeScaling, SlidingWindow};
 use crate::gguf::gguf_name;
 use crate::{CompileError, Result};
-use half::f16;
+use half::{bf16, f16};
 
 /// Numbers of value types in files.
 mod kind {
@@ -46,6 +46,7 @@ pub enum GgufValue {
 pub enum Matrices {
     F32,
     F16,
+    Bf16,
     Q8_0,
     Q4_0,
 }
@@ -208,6 +209,9 @@ impl TestModel {
             let (ty, bytes) = match matrices {
                 Matrices::F16 if is_matrix => {
                     (1, values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect())
+                }
+                Matrices::Bf16 if is_matrix => {
+                    (30, values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect())
                 }
                 Matrices::Q8_0 if is_matrix => (8, q8_0(&values)),
                 Matrices::Q4_0 if is_matrix => (2, q4_0(&values)),

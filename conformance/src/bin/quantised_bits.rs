@@ -2,12 +2,14 @@
 //! `quantised_bits compare QUANTISED WIDENED`: the weights in the bundle of a file against those of the same file widened by ggml.
 //!
 //! *How*: both are compiled for this machine, the first in its own types, the second as float32. Rows of Q and K are then in the same order in
-//! both. What is packed is read back from the file as the kernels read it. Numbers are compared by their bits.
+//! both. What is packed, or bfloat16, is read back from the file as the kernels read it. Numbers are compared by their bits.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
+
+use half::bf16;
 
 use compiler::testmodel::{Matrices, TestModel};
 use compiler::{CompileOptions, Family, ModelSummary, Precision, QkNorm, Silent, Splits, Weights, compile};
@@ -62,7 +64,7 @@ fn compare(quantised: &Path, widened: &Path) -> Result<()> {
         (*n_matrices, *n_numbers) = (*n_matrices + 1, *n_numbers + n);
     }
     if let Some(name) = expected.keys().next() {
-        return Err(format!("`{name}`: expected in packed form, found no such form in the bundle").into());
+        return Err(format!("`{name}`: expected in packed form or bfloat16, found neither in the bundle").into());
     }
     let counts =
         counts.iter().map(|(format, (matrices, numbers))| format!("{numbers} numbers of {matrices} in {format}"));
@@ -91,13 +93,19 @@ fn is_matrix(tensor: &Tensor) -> bool {
         && tensor.name.ends_with("_weight")
 }
 
-/// A matrix in packed form.
+/// A matrix in packed form or bfloat16.
 struct Matrix<'a> {
     name: &'a str,
-    packed: Packed<'a>,
+    stored: Stored<'a>,
 }
 
-/// Those of a bundle, with their minima.
+enum Stored<'a> {
+    Packed(Packed<'a>),
+    /// `[rows, cols]`, two bytes each.
+    Bfloats(&'a [u8], [usize; 2]),
+}
+
+/// Those of a bundle, packed ones with their minima.
 fn matrices(image: &Image) -> Result<Vec<Matrix<'_>>> {
     let mut forms: BTreeMap<&str, (&Tensor, &[u8], Packing)> = BTreeMap::new();
     for form in &image.packed {
@@ -115,7 +123,12 @@ fn matrices(image: &Image) -> Result<Vec<Matrix<'_>>> {
         }
         let packed = Packed::new(data, packing, tensor.dims[0] as usize, tensor.dims[1] as usize);
         let minima = forms.get(format!("{name}_minima").as_str());
-        found.push(Matrix { name, packed: minima.map_or(packed, |&(_, minima, _)| packed.with_minima(minima)) });
+        let packed = minima.map_or(packed, |&(_, minima, _)| packed.with_minima(minima));
+        found.push(Matrix { name, stored: Stored::Packed(packed) });
+    }
+    for tensor in tensors(image).filter(|tensor| tensor.dtype == Dtype::Bf16) {
+        let (Role::Static(bytes), &[rows, cols]) = (&tensor.role, tensor.dims.as_slice()) else { continue };
+        found.push(Matrix { name: &tensor.name, stored: Stored::Bfloats(bytes, [rows as usize, cols as usize]) });
     }
     Ok(found)
 }
@@ -123,7 +136,8 @@ fn matrices(image: &Image) -> Result<Vec<Matrix<'_>>> {
 impl Matrix<'_> {
     /// The type that this form holds unchanged.
     fn format(&self) -> &'static str {
-        match self.packed.packing().bits {
+        let Stored::Packed(packed) = &self.stored else { return "BF16" };
+        match packed.packing().bits {
             Bits::UTwo => "Q2_K",
             Bits::Three => "Q3_K",
             Bits::Four => "Q4_0",
@@ -141,14 +155,23 @@ impl Matrix<'_> {
 
     /// Compares with the same tensor in float32 times a power of two; returns how many numbers there are.
     fn compare(&self, expected: &Tensor, factor: f32) -> Result<usize> {
-        let (rows, cols) = (self.packed.rows(), self.packed.cols());
+        let [rows, cols] = match &self.stored {
+            Stored::Packed(packed) => [packed.rows(), packed.cols()],
+            Stored::Bfloats(_, extents) => *extents,
+        };
         let Role::Static(bytes) = &expected.role else { return Err(format!("`{}`: no constant", self.name).into()) };
         if bytes.len() != rows * cols * size_of::<f32>() {
             return Err(format!("`{}`: expected {:?}, found {rows} x {cols}", self.name, expected.dims).into());
         }
         let mut row = vec![0.0; cols];
         for (r, expected) in bytes.chunks_exact(cols * size_of::<f32>()).enumerate() {
-            self.packed.row(r, &mut row);
+            match &self.stored {
+                Stored::Packed(packed) => packed.row(r, &mut row),
+                Stored::Bfloats(bytes, _) => {
+                    let bytes = bytes[2 * r * cols..2 * (r + 1) * cols].as_chunks().0;
+                    row.iter_mut().zip(bytes).for_each(|(w, b)| *w = bf16::from_le_bytes(*b).to_f32());
+                }
+            }
             for (c, (found, expected)) in row.iter().zip(expected.as_chunks().0).enumerate() {
                 let expected = f32::from_le_bytes(*expected) * factor;
                 if found.to_bits() != expected.to_bits() {

@@ -55,8 +55,8 @@ impl Precision {
     }
 }
 
-/// How the weights of linear layers are stored. Norms and biases keep the [`Precision`]; so do embeddings except in the
-/// block formats, which hold them (and a head that is tied to them) as `q8_0`, or as a GGUF file has them.
+/// How the weights of linear layers are stored. Norms and biases keep the [`Precision`]; so do embeddings except with
+/// `bf16` and in the block formats, which hold them (and a head that is tied to them) as `q8_0`, or as a GGUF file has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(non_camel_case_types, reason = "the formats' own names")]
@@ -64,6 +64,8 @@ pub enum Weights {
     /// In the precision of the activations.
     #[default]
     Float,
+    /// bfloat16, as checkpoints are published; embeddings (and a head that is tied to them) as well. For the embedded backend.
+    Bf16,
     /// Symmetric int8 with one scale for each output channel.
     W8,
     /// Symmetric 4 bits with one scale for each output channel.
@@ -103,7 +105,7 @@ spelled!(
     LutDecoderLmhead = "lut-decoder-lmhead"
 );
 spelled!(Precision, "precision", F32 = "f32", F16 = "f16");
-spelled!(Weights, "weight format", Float = "float", W8 = "w8", W4 = "w4", Q8_0 = "q8_0", Q4_0 = "q4_0");
+spelled!(Weights, "weight format", Float = "float", Bf16 = "bf16", W8 = "w8", W4 = "w4", Q8_0 = "q8_0", Q4_0 = "q4_0");
 
 #[cfg(test)]
 mod tests {
@@ -114,7 +116,7 @@ mod tests {
         for splits in [Splits::Mono, Splits::DecoderLmhead, Splits::LutDecoderLmhead] {
             assert_eq!(splits.to_string().parse::<Splits>().unwrap(), splits);
         }
-        for weights in [Weights::Float, Weights::W8, Weights::W4, Weights::Q8_0, Weights::Q4_0] {
+        for weights in [Weights::Float, Weights::Bf16, Weights::W8, Weights::W4, Weights::Q8_0, Weights::Q4_0] {
             assert_eq!(weights.to_string().parse::<Weights>().unwrap(), weights);
         }
         assert_eq!("f32".parse::<Precision>().unwrap().dtype(), Dtype::F32);

@@ -98,8 +98,8 @@ pub struct Options {
     /// in Q4_1 or Q5_1 (in bundles of earlier builds floats too) are rounded to eight bits.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub keeps_eight_bits: bool,
-    /// `weights` is a format of blocks because the file has some, not because it was asked for: matrices that it has as floats are in
-    /// the precision.
+    /// `weights` is a format of blocks, or `bf16`, because the file has some, not because it was asked for: matrices that it has as
+    /// bfloat16 are in that (in bundles of earlier builds in the precision), and those that it has as other floats in the precision.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub keeps_floats: bool,
     /// The chip, by the name that `--target` takes; absent when compiled for what the backend runs on.

@@ -41,8 +41,8 @@ pub struct Args {
     /// Type of activations, and of weights that `--weights` does not quantise.
     #[arg(long, value_enum, default_value = "f16")]
     pub precision: PrecisionArg,
-    /// How the weights of linear layers are stored [default: as the model has them: floats stay float, a quantised GGUF file
-    /// stays quantised].
+    /// How the weights of linear layers are stored [default: as the model has them: bfloat16 stays bf16, other floats are
+    /// float, a quantised GGUF file stays quantised].
     #[arg(long, value_enum)]
     pub weights: Option<WeightsArg>,
     /// Put a LoRA adapter into the bundle, to be applied by name at run time: a folder of PEFT's, by the folder's name or
@@ -115,6 +115,8 @@ pub enum PrecisionArg {
 pub enum WeightsArg {
     /// In the type of the activations.
     Float,
+    /// bfloat16, embeddings too; embedded backend only.
+    Bf16,
     /// int8 with one scale per output channel.
     W8,
     /// 4 bits with one scale per output channel.
@@ -159,6 +161,7 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
         },
         weights: args.weights.map(|weights| match weights {
             WeightsArg::Float => Weights::Float,
+            WeightsArg::Bf16 => Weights::Bf16,
             WeightsArg::W8 => Weights::W8,
             WeightsArg::W4 => Weights::W4,
             WeightsArg::Q8 => Weights::Q8_0,

@@ -51,11 +51,6 @@ pub(crate) fn raw_tensor(info: &TensorInfo, role: Role, id: u32, encoding: Owner
         expected: "at most 4294967295".into(),
         found: found.to_string(),
     };
-    let data_type = dtype::to_raw(info.dtype).ok_or_else(|| Error::Invalid {
-        what: format!("tensor `{}`", info.name),
-        expected: "a type that QNN has".into(),
-        found: info.dtype.to_string(),
-    })?;
     let mut name = c_name(&info.name)?.into_bytes_with_nul();
     let dims = info.dims.iter().map(|&dim| u32::try_from(dim).map_err(|_| too_big(dim)));
     let mut dims = dims.collect::<Result<Vec<u32>>>()?;
@@ -70,7 +65,7 @@ pub(crate) fn raw_tensor(info: &TensorInfo, role: Role, id: u32, encoding: Owner
             DataFormat::HmxWeight => QNN_TENSOR_DATA_FORMAT_HMX_WEIGHT_LAYOUT,
             DataFormat::Other(number) => number,
         },
-        dataType: data_type,
+        dataType: dtype::to_raw(info.dtype),
         quantizeParams: quantize,
         rank: dims.len() as u32,
         dimensions: dims.as_mut_ptr(),

@@ -31,6 +31,7 @@ pub(crate) fn decode(isa: Isa, bytes: &[u8], dtype: Dtype, grid: Option<QuantGri
     match dtype {
         Dtype::F32 => each!(4, u32::from_ne_bytes),
         Dtype::F16 => convert::widen(isa, Floats::new(bytes, Float::F16), u32::as_real(out)),
+        Dtype::Bf16 => convert::widen(isa, Floats::new(bytes, Float::Bf16), u32::as_real(out)),
         Dtype::I8 => each!(1, |b| i32::from(i8::from_ne_bytes(b)).cast_unsigned()),
         Dtype::I16 => each!(2, |b| i32::from(i16::from_ne_bytes(b)).cast_unsigned()),
         Dtype::I32 | Dtype::U32 => each!(4, u32::from_ne_bytes),
@@ -70,10 +71,11 @@ pub(crate) fn encode(isa: Isa, words: &[u32], dtype: Dtype, grid: Option<QuantGr
     };
     match dtype {
         Dtype::F32 | Dtype::I32 | Dtype::U32 => out.copy_from_slice(as_bytes(words)),
-        Dtype::F16 => {
+        Dtype::F16 | Dtype::Bf16 => {
+            let ty = if dtype == Dtype::F16 { Float::F16 } else { Float::Bf16 };
             // SAFETY: words and numbers have the same size and alignment, every pattern is valid for both.
             let x = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<f32>(), words.len()) };
-            convert::narrow(isa, x, FloatsMut::new(out, Float::F16));
+            convert::narrow(isa, x, FloatsMut::new(out, ty));
         }
         Dtype::I8 => each!(1, |w| int(w, -128, 127) as i8),
         Dtype::I16 => each!(2, |w| int(w, -32_768, 32_767) as i16),

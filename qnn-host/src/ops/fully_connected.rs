@@ -11,8 +11,8 @@ pub(super) const OPS: &[OpSpec] = &[OpSpec {
     same_in: 0b1,
     same_out: 0b1,
     rows: &[
-        // Unsigned weights beside floats are this backend's own: those of GGUF files that have minima.
-        row!(Float: [FLOAT] [F16 SFIX4 SFIX8 UFIX4 UFIX8 F32] [FLOAT] => [FLOAT]),
+        // Unsigned weights beside floats are this backend's own: those of GGUF files that have minima. So is bfloat16 beside others.
+        row!(Float: [FLOAT] [F16 BF16 SFIX4 SFIX8 UFIX4 UFIX8 F32] [FLOAT] => [FLOAT]),
         row!(Fixed: [UFIX16 SFIX16] [UFIX8 SFIX8 UFIX16 SFIX16] [UFIX8 SFIX32] => [UFIX16 SFIX16]),
         row!(Fixed: [UFIX8 SFIX8] [UFIX8 SFIX8] [UFIX8 SFIX32] => [UFIX8 SFIX8]),
     ],

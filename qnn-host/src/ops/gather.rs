@@ -6,7 +6,7 @@ use super::prelude::*;
 use crate::bytes::Bytes;
 use crate::graph::step_builder::Table;
 use crate::graph::typed::Constant;
-use crate::ir::{Quant, Role};
+use crate::ir::{Dtype, Quant, Role};
 use crate::kernels::Packed;
 use crate::kernels::packed::Packing;
 use crate::step::Lane32;
@@ -19,7 +19,7 @@ pub(super) const OPS: &[OpSpec] = &[OpSpec {
     same_in: 0b1,
     // The shape rule checks the output's type.
     same_out: 0,
-    rows: &[row!(Moved: [ALL SFIX4 UFIX4] [INDEX] => [ALL])],
+    rows: &[row!(Moved: [ALL SFIX4 UFIX4 BF16] [INDEX] => [ALL])],
     shapes,
     lower,
 }];
@@ -38,13 +38,14 @@ fn axis(call: &Call<'_>) -> Result<usize, Violation> {
 
 /// Data extents with the axis replaced by the whole index shape.
 ///
-/// Rows keep their type; those of an encoded constant may also come out as the numbers that they stand for, which is how
-/// quantised embedding tables are read (an extension of ours: HTP documents equal types only).
+/// Rows keep their type; those of an encoded or bfloat16 constant may also come out as the numbers that they stand for, which is how
+/// such embedding tables are read (an extension of ours: HTP documents equal types only).
 fn shapes(call: &Call<'_>) -> Shapes {
     let (data, index) = (call.dims(0)?, call.dims(1)?);
     if let (Some(table), Some(out)) = (call.optional_tensor(0), call.outputs.first()) {
-        let encoded = matches!(table.role, Role::Static(_)) && table.quant != Quant::None;
-        if out.dtype != table.dtype && !(encoded && out.dtype.is_float()) {
+        let encoded = table.quant != Quant::None || table.dtype == Dtype::Bf16;
+        let is_read_as_numbers = matches!(table.role, Role::Static(_)) && encoded && out.dtype.is_float();
+        if out.dtype != table.dtype && !is_read_as_numbers {
             return Err(call.bad_output(0, format!("{:?} as input 0", table.dtype), format!("{:?}", out.dtype)));
         }
     }

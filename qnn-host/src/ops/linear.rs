@@ -119,7 +119,7 @@ pub(crate) const MAX_LAYERS: usize = 4;
 /// A `[n, k]` constant, a row for each output.
 #[derive(Clone, Debug)]
 pub(crate) enum Weights {
-    /// `float16` or `float32`, read in place.
+    /// `float16`, `bfloat16` or `float32`, read in place.
     Floats(Src),
     /// Packed for the product kernels.
     Packed { bytes: Bytes, minima: Option<Bytes>, packing: Packing },

@@ -29,6 +29,8 @@ pub(super) mod bits {
     pub(in crate::ops) const UFIX16: u32 = 1 << 16;
     pub(in crate::ops) const UFIX32: u32 = 1 << 17;
     pub(in crate::ops) const BOOL8: u32 = 1 << 18;
+    /// Of constants alone: weights, and tables of look-ups.
+    pub(in crate::ops) const BF16: u32 = 1 << 19;
     pub(in crate::ops) const FLOAT: u32 = F16 | F32;
     /// What a cache of keys and values is kept in.
     pub(in crate::ops) const CACHE: u32 = FLOAT | INT8 | UINT8 | SFIX8 | UFIX8;

@@ -121,9 +121,13 @@ impl<'r> RunContext<'r> {
         unsafe { std::slice::from_raw_parts(start, bytes.len() / size_of::<T>()) }
     }
 
-    /// An operand of `float16` or `float32`, wherever it is.
+    /// An operand of `float16`, `bfloat16` or `float32`, wherever it is.
     pub(crate) fn floats<'s>(&'s self, src: &'s Src) -> Floats<'s> {
-        let ty = if src.dtype == Dtype::F16 { Float::F16 } else { Float::F32 };
+        let ty = match src.dtype {
+            Dtype::F16 => Float::F16,
+            Dtype::Bf16 => Float::Bf16,
+            _ => Float::F32,
+        };
         Floats::new(self.bytes(src), ty)
     }
 

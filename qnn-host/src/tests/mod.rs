@@ -1,5 +1,6 @@
 //! Whole graphs through preparation and execution; each operation against a reference in double precision.
 
+mod bfloat16;
 mod blocks;
 mod cache_in_blocks;
 mod code_cache;

@@ -43,11 +43,11 @@ enum Offsets {
 }
 
 fn form() -> impl Strategy<Value = Form> {
-    use Dtype::{F16, F32, SFixed4, SFixed8, SFixed16, UFixed4, UFixed8, UFixed16};
+    use Dtype::{Bf16, F16, F32, SFixed4, SFixed8, SFixed16, UFixed4, UFixed8, UFixed16};
     let fixed = || select(vec![SFixed8, SFixed8, SFixed8, UFixed8, SFixed16, UFixed16]);
     let offsets = select(vec![Offsets::Absent, Offsets::Zero, Offsets::OneOdd]);
     prop_oneof![
-        select(vec![F16, F32]).prop_map(Form::Float),
+        select(vec![F16, Bf16, F32]).prop_map(Form::Float),
         (fixed(), select(vec![0, 0, -3, 7])).prop_map(|(dtype, offset)| Form::PerTensor(dtype, offset)),
         (fixed(), offsets).prop_map(|(dtype, offsets)| Form::PerRow(dtype, offsets)),
         (select(vec![SFixed8, SFixed4]), select(vec![16, 32, 64]), any::<bool>())

@@ -72,6 +72,48 @@ fn blocks_are_copied_bit_for_bit_at_any_head_width() {
     }
 }
 
+/// Of a file of its own, and beside blocks.
+#[test]
+fn bfloat16_is_copied_bit_for_bit() {
+    let model = TestModel { head_dim: 32, ffn: 256, tied: false, ..TestModel::tiny(Family::Qwen2) };
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("model.gguf");
+    let (all, mut bfloats, mut some) =
+        (model.gguf(Matrices::Bf16).unwrap(), model.gguf(Matrices::Bf16).unwrap(), model.gguf(Matrices::Q4_0).unwrap());
+    for name in ["token_embd.weight", "blk.0.attn_v.weight", "output.weight"] {
+        *some.tensor(name) = bfloats.tensor(name).clone();
+    }
+    for (draft, weights) in [(all, Weights::Bf16), (some, Weights::Q4_0)] {
+        std::fs::write(&file, draft.bytes()).unwrap();
+        let checkpoint = Checkpoint::of_gguf(&Gguf::open(&file).unwrap(), model.head_dim).unwrap();
+        let mut options = CompileOptions::new(&file, place.path().join("bundle"));
+        (options.ars, options.cls, options.force) = (vec![1], vec![16], true);
+        let mut target = FakeTarget::default();
+        let manifest = compile_with(&options, &mut target, &mut Silent).unwrap();
+        assert_eq!(manifest.options.weights, weights);
+        let graph = &target.saved.take()[0][0];
+        for name in
+            ["model.embed_tokens", "model.layers.0.self_attn.v_proj", "lm_head", "model.layers.1.self_attn.q_proj"]
+        {
+            let name = format!("{name}.weight");
+            let mut expected = Vec::new();
+            let entry = &checkpoint.tensors()[&name];
+            crate::checkpoint::for_each_raw(&checkpoint, &name, entry, &mut |_| Ok(()), |raw| {
+                expected.extend_from_slice(raw);
+                Ok(())
+            })
+            .unwrap();
+            let found = graph.tensors.iter().find(|t| t.info.name == name.replace('.', "_")).unwrap();
+            if name.contains("q_proj") && weights == Weights::Q4_0 {
+                assert_eq!(found.info.dtype, Dtype::SFixed4);
+                continue;
+            }
+            assert_eq!(found.info.dtype, Dtype::Bf16, "{name}");
+            assert!(matches!(&found.held, Held::Constant(bytes) if **bytes == *expected), "{weights}: {name}");
+        }
+    }
+}
+
 /// Layers, table and head in Q8_0 of a file that is taken as `q4_0`.
 #[test]
 fn eight_bits_among_four_are_copied_bit_for_bit() {

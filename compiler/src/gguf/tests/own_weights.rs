@@ -1,8 +1,8 @@
 //! D5: a quantised file stays quantised where no format is asked for; all else stays as it was.
 
 use super::*;
-use crate::testmodel::DraftTensor;
-use crate::{Amount, Progress, Stage, Weights};
+use crate::testmodel::{DraftTensor, FileDtype};
+use crate::{Amount, HtpOptions, Progress, Stage, Weights};
 use genie_bundle::manifest::Options;
 use half::f16;
 use std::path::Path;
@@ -104,6 +104,61 @@ fn weights_that_are_not_quantised_stay_float() {
     let dir = tempfile::tempdir().unwrap();
     TestModel::tiny(Family::Llama).write(dir.path()).unwrap();
     assert_eq!(compiled(dir.path(), None), (Weights::Float, vec![]));
+}
+
+/// With all matrices, and with one in float32; a folder's too.
+#[test]
+fn bfloat16_stays_bfloat16() {
+    let said = |held: &str| {
+        format!(
+            "weights stay bfloat16, as `bf16`: the file's matrices are {held} (`float` would store all in the precision)"
+        )
+    };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let (mut draft, mut wide) = (quantised(Matrices::Bf16), quantised(Matrices::F32));
+    for (held, keeps_floats) in [("16 in BF16", false), ("15 in BF16, 1 in F32", true)] {
+        std::fs::write(file.path(), draft.bytes()).unwrap();
+        let (options, notes) = compiled_options(file.path(), None);
+        assert_eq!((options.weights, options.keeps_floats), (Weights::Bf16, keeps_floats));
+        assert_eq!(notes, [said(held)], "nothing is rounded");
+        std::mem::swap(draft.tensor("blk.0.attn_q.weight"), wide.tensor("blk.0.attn_q.weight"));
+    }
+    assert_eq!(of_draft(&quantised(Matrices::Bf16), Some(Weights::Float)), (Weights::Float, vec![]));
+
+    let dir = tempfile::tempdir().unwrap();
+    TestModel { dtype: FileDtype::Bf16, tied: false, ..TestModel::tiny(Family::Llama) }.write(dir.path()).unwrap();
+    assert_eq!(compiled(dir.path(), None), (Weights::Bf16, vec![said("16 in BF16")]));
+    // A chip computes in float16.
+    let mut options = CompileOptions::new(dir.path(), dir.path().join("bundle"));
+    (options.ars, options.cls, options.htp) = (vec![1], vec![16], Some(HtpOptions::for_target("sm8650").unwrap()));
+    let manifest = compile_with(&options, &mut FakeTarget::default(), &mut Silent).unwrap();
+    assert_eq!(manifest.options.weights, Weights::Float);
+    (options.weights, options.force) = (Some(Weights::Bf16), true);
+    let refused = compile_with(&options, &mut FakeTarget::default(), &mut Silent).unwrap_err().to_string();
+    assert_eq!(refused, "target `sm8650` cannot run weights in the format `bf16`: expected `float` or `w8`");
+}
+
+#[test]
+fn weights_are_rounded_to_bfloat16_where_it_is_asked_for() {
+    for (matrices, percent) in [(Matrices::F32, "0.1"), (Matrices::F16, "0.1"), (Matrices::Bf16, "")] {
+        let (found, notes) = of_draft(&quantised(matrices), Some(Weights::Bf16));
+        assert_eq!(found, Weights::Bf16);
+        // Uniform mantissas are off by 2^-9 at most: by 0.11 % at root mean square.
+        let lost = notes.iter().find(|note| note.starts_with("rounding to bf16 moved the weights by "));
+        assert_eq!(lost.is_some(), !percent.is_empty(), "{matrices:?}: {notes:?}");
+        assert!(lost.is_none_or(|note| note.contains(&format!("by {percent}"))), "{matrices:?}: {lost:?}");
+    }
+    // A number that rounds to infinity, though it is finite.
+    let mut draft = quantised(Matrices::F32);
+    let weight = draft.tensor("blk.0.attn_q.weight");
+    weight.bytes[..4].copy_from_slice(&f32::MAX.to_le_bytes());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), draft.bytes()).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let mut options = CompileOptions::new(file.path(), place.path().join("bundle"));
+    (options.ars, options.cls, options.weights) = (vec![1], vec![16], Some(Weights::Bf16));
+    let refused = compile_with(&options, &mut FakeTarget::default(), &mut Silent).unwrap_err().to_string();
+    assert!(refused.ends_with("has inf at index [0, 0]: weights must be finite"), "{refused}");
 }
 
 /// Few or most of the matrices: the manifest tells such a bundle from one whose format was asked for.

@@ -148,8 +148,8 @@ fn what_is_not_finite_is_found_everywhere() {
         (options.ars, options.cls, options.weights) = (vec![1], vec![16], Some(weights));
         compile_with(&options, &mut FakeTarget::default(), &mut Silent).map(drop).map_err(|e| e.to_string())
     };
-    let formats = [Weights::Float, Weights::W8, Weights::W4, Weights::Q8_0, Weights::Q4_0];
-    for matrices in [Matrices::F32, Matrices::F16, Matrices::Q8_0, Matrices::Q4_0] {
+    let formats = [Weights::Float, Weights::Bf16, Weights::W8, Weights::W4, Weights::Q8_0, Weights::Q4_0];
+    for matrices in [Matrices::F32, Matrices::F16, Matrices::Bf16, Matrices::Q8_0, Matrices::Q4_0] {
         let good = model.gguf(matrices).unwrap();
         for tensor in &good.tensors {
             // NaN in the last number, or in the scale of the last block.
@@ -157,6 +157,7 @@ fn what_is_not_finite_is_found_everywhere() {
             let (at, bad) = match tensor.ty {
                 0 => (n - 4, f32::NAN.to_le_bytes().to_vec()),
                 1 => (n - 2, half::f16::NAN.to_le_bytes().to_vec()),
+                30 => (n - 2, half::bf16::INFINITY.to_le_bytes().to_vec()),
                 8 => (n - 34, half::f16::INFINITY.to_le_bytes().to_vec()),
                 _ => (n - 18, half::f16::NAN.to_le_bytes().to_vec()),
             };

@@ -120,9 +120,13 @@ fn the_host_computes_quantised_weights() {
     let wide = TestModel { head_dim: 32, ..TestModel::tiny(Family::Qwen2) };
     for model in [TestModel { tied: false, ..llama.clone() }, llama, wide] {
         // Per-row weights meet float activations; in blocks, activations are rounded to 8 bits too.
-        for (weights, tolerance) in
-            [(Weights::W8, 2e-5), (Weights::W4, 2e-5), (Weights::Q8_0, 3e-2), (Weights::Q4_0, 3e-2)]
-        {
+        for (weights, tolerance) in [
+            (Weights::Bf16, 2e-5),
+            (Weights::W8, 2e-5),
+            (Weights::W4, 2e-5),
+            (Weights::Q8_0, 3e-2),
+            (Weights::Q4_0, 3e-2),
+        ] {
             check_weights(&model, (Splits::LutDecoderLmhead, Precision::F32, weights), tolerance);
         }
     }
@@ -142,7 +146,7 @@ fn a_file_holds_a_tied_table_once() {
     assert!(model.tied);
     model.write(&dir.path().join("model")).unwrap();
     let table = (model.vocab * model.hidden) as u64;
-    for (weights, table) in [(Weights::Float, 2 * table), (Weights::Q8_0, table)] {
+    for (weights, table) in [(Weights::Float, 2 * table), (Weights::Bf16, 2 * table), (Weights::Q8_0, table)] {
         let bytes = |splits, one_file| -> u64 {
             let options = CompileOptions {
                 ars: vec![1, 8],

@@ -4,7 +4,7 @@ use super::recorder::{Graph, Held, Node};
 use crate::lower::Param;
 use crate::testmodel::TestModel;
 use genie_types::{Dtype, Quant, TensorInfo};
-use half::f16;
+use half::{bf16, f16};
 use std::collections::HashMap;
 
 type Values = HashMap<String, Vec<f32>>;
@@ -105,6 +105,7 @@ impl<'a> RecordedModel<'a> {
 pub(crate) fn decode(info: &TensorInfo, bytes: &[u8]) -> Vec<f32> {
     match info.dtype {
         Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+        Dtype::Bf16 => bytes.as_chunks().0.iter().map(|b| bf16::from_le_bytes(*b).to_f32()).collect(),
         Dtype::F16 => bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32()).collect(),
         Dtype::I32 => bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b) as f32).collect(),
         Dtype::SFixed8 | Dtype::SFixed4 => {
