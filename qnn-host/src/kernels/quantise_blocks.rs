@@ -4,7 +4,8 @@
 //! `least`, rounded to `float16`; numbers are chosen for the rounded scale: the quotient to the nearest whole number, halves away
 //! from zero, 0 to 255.
 //! *Invariant*: every unit makes the bits of the ops that say the same one by one (Abs, ReduceMax, Divide, Maximum, Convert, Divide,
-//! Convert, Multiply), whatever the numbers: what is no number is no size and becomes 0, infinity has an infinite scale.
+//! Convert, Multiply), whatever the numbers: infinity has an infinite scale. But one NaN makes its block's scale NaN, and so whatever
+//! is computed with the block; a maximum of the ops drops it.
 
 use half::f16;
 
@@ -73,20 +74,18 @@ fn body<S: Simd>(
     }
 }
 
-/// The largest size of a block; minus infinity where none of it is a number.
+/// The largest size of a block; NaN where one of its numbers is none.
 ///
 /// # Safety
 /// [`BLOCK`] numbers are readable at `x`.
 #[inline(always)]
 unsafe fn largest<S: Simd>(s: S, x: *const f32) -> f32 {
-    let mut most = s.splat(f32::NEG_INFINITY);
+    let mut most = s.zero();
     for i in (0..BLOCK).step_by(S::LANES) {
         // SAFETY: a block is whole vectors.
-        let v = unsafe { s.load(x.add(i)) };
-        // The second operand stays where the first is no number.
-        most = s.max(s.max(v, s.sub(s.zero(), v)), most);
+        most = s.max_size(most, unsafe { s.load(x.add(i)) });
     }
-    s.max_lane(most)
+    s.max_size_lane(most)
 }
 
 /// Scales of blocks by their largest sizes, as `float16` and as the same numbers in `f32`.
@@ -97,7 +96,8 @@ fn scales_of<S: Simd>(s: S, sizes: &[f32; TOGETHER], rule: BlockRule) -> ([f16; 
         // SAFETY: the arrays are whole vectors.
         unsafe {
             let exact = s.div(s.load(sizes.as_ptr().add(i)), s.splat(rule.divisor));
-            s.store_f16(halves.as_mut_ptr().add(i), s.max(exact, s.splat(rule.least)));
+            // The second operand stays where it is no number.
+            s.store_f16(halves.as_mut_ptr().add(i), s.max(s.splat(rule.least), exact));
             s.store(each.as_mut_ptr().add(i), s.load_f16(halves.as_ptr().add(i)));
         }
     }
@@ -139,8 +139,15 @@ mod tests {
 
     const RULE: BlockRule = BlockRule { divisor: 127.0, least: 5.960_464_5e-8, offset: -128 };
 
-    /// Numbers, scales and rows as bits.
-    type Found = (Vec<u8>, Vec<u8>, Vec<u32>);
+    /// Numbers, scales and rows as bits, those of one NaN for all.
+    type Found = (Vec<u8>, Vec<u16>, Vec<u32>);
+
+    fn bits(scales: &[u8], rows: &[f32]) -> (Vec<u16>, Vec<u32>) {
+        let scales = scales.as_chunks().0.iter().map(|&half| f16::from_ne_bytes(half));
+        let scales = scales.map(|half| if half.is_nan() { f16::NAN.to_bits() } else { half.to_bits() });
+        let rows = rows.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() });
+        (scales.collect(), rows.collect())
+    }
 
     fn found(isa: Isa, x: &[f32], rule: BlockRule) -> Found {
         let (mut numbers, mut scales) = (vec![0xAA; x.len()], vec![0xAA; x.len() / BLOCK * SCALE_BYTES]);
@@ -149,23 +156,26 @@ mod tests {
         let alone = (numbers.clone(), scales.clone());
         quantise_blocks(isa, x, rule, &mut numbers, &mut scales, None);
         assert_eq!((&numbers, &scales), (&alone.0, &alone.1), "the same without rows");
-        (numbers, scales, rows.iter().map(|x| x.to_bits()).collect())
+        let (scales, rows) = bits(&scales, &rows);
+        (numbers, scales, rows)
     }
 
-    /// What the ops compute, one by one.
+    /// What the ops compute, one by one, and NaN for the scale and the rows of a block with a NaN.
     fn expected(x: &[f32], rule: BlockRule) -> Found {
         let grid = QuantGrid { scale: 1.0, offset: rule.offset, min: 0, max: 255 };
         let (mut numbers, mut scales, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         for block in x.as_chunks::<BLOCK>().0 {
             let largest = block.iter().fold(f64::NEG_INFINITY, |m, x| m.max(f64::from(x.abs()))) as f32;
-            let scale = f16::from_f32((largest / rule.divisor).max(rule.least));
+            let is_nan = block.iter().any(|x| x.is_nan());
+            let scale = if is_nan { f16::NAN } else { f16::from_f32((largest / rule.divisor).max(rule.least)) };
             scales.extend(scale.to_ne_bytes());
             for x in block {
                 let q = grid.quantise(x / scale.to_f32());
                 numbers.push(q as u8);
-                rows.push((grid.dequantise(q) * scale.to_f32()).to_bits());
+                rows.push(grid.dequantise(q) * scale.to_f32());
             }
         }
+        let (scales, rows) = bits(&scales, &rows);
         (numbers, scales, rows)
     }
 
@@ -216,6 +226,31 @@ mod tests {
             for other in odd {
                 check(&around(x, &[other]), RULE);
                 check(&around(x, &[other, 0.3, -x, 0.0]), RULE);
+            }
+        }
+    }
+
+    #[test]
+    fn one_number_that_is_none_makes_its_block_so_and_no_other() {
+        for at in 0..BLOCK {
+            for nan in [f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001), f32::from_bits(0xffff_ffff)] {
+                let mut x = testing::numbers(3 * BLOCK, 9);
+                x[BLOCK + at] = nan;
+                check(&x, RULE);
+                for isa in isas() {
+                    let (_, scales, rows) = found(isa, &x, RULE);
+                    let is_nan = |block: usize| {
+                        let rows = &rows[block * BLOCK..][..BLOCK];
+                        let n_nan = rows.iter().filter(|&&x| f32::from_bits(x).is_nan()).count();
+                        (f16::from_bits(scales[block]).is_nan(), n_nan)
+                    };
+                    assert_eq!(
+                        [0, 1, 2].map(is_nan),
+                        [(false, 0), (true, BLOCK), (false, 0)],
+                        "{at} on {}",
+                        isa.name()
+                    );
+                }
             }
         }
     }

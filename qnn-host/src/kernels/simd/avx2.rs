@@ -181,6 +181,25 @@ impl Simd for Avx2 {
         })
     }
 
+    /// As integers, the bits of sizes have an order in which NaN is the largest.
+    #[inline(always)]
+    fn max_size(self, a: __m256, b: __m256) -> __m256 {
+        op!({
+            let [a, b] = [a, b].map(|x| _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.0), x)));
+            _mm256_castsi256_ps(_mm256_max_epi32(a, b))
+        })
+    }
+
+    #[inline(always)]
+    fn max_size_lane(self, sizes: __m256) -> f32 {
+        op!({
+            let eight = _mm256_castps_si256(sizes);
+            let four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
+            let two = _mm_max_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+            _mm_cvtss_f32(_mm_castsi128_ps(_mm_max_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two))))
+        })
+    }
+
     #[inline(always)]
     unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
         // SAFETY: the caller's promise is the piece's.

@@ -184,6 +184,20 @@ impl Simd for Avx512 {
         op!(_mm512_reduce_max_ps(v))
     }
 
+    /// As integers, the bits of sizes have an order in which NaN is the largest.
+    #[inline(always)]
+    fn max_size(self, a: __m512, b: __m512) -> __m512 {
+        op!({
+            let [a, b] = [a, b].map(|x| _mm512_castps_si512(_mm512_abs_ps(x)));
+            _mm512_castsi512_ps(_mm512_max_epi32(a, b))
+        })
+    }
+
+    #[inline(always)]
+    fn max_size_lane(self, sizes: __m512) -> f32 {
+        f32::from_bits(op!(_mm512_reduce_max_epi32(_mm512_castps_si512(sizes))).cast_unsigned())
+    }
+
     #[inline(always)]
     unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
         // SAFETY: the caller's promise is the piece's.

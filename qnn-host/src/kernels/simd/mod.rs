@@ -155,6 +155,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn zero_below(self, v: Self::V, x: Self::V, limit: Self::V) -> Self::V;
     fn sum(self, v: Self::V) -> f32;
     fn max_lane(self, v: Self::V) -> f32;
+    /// The larger of the sizes `|a|` and `|b|`; not a number where either is none.
+    fn max_size(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The largest of sizes; not a number where one of them is none.
+    fn max_size_lane(self, sizes: Self::V) -> f32;
 
     /// `c[i * ldc + j] (+)= sum_k a[i * A_STRIDE + k] * b[k * ldb + j]` for `i` in `0..TILE_ROWS`, `j` in `0..vectors * LANES`,
     /// `vectors` 1 or 2; the sum is kept in registers. `add`: whether the sum begins with `c` or with 0. Products are added one

@@ -173,6 +173,20 @@ impl Simd for Neon {
         op!(vmaxvq_f32(v))
     }
 
+    /// As integers, the bits of sizes have an order in which NaN is the largest.
+    #[inline(always)]
+    fn max_size(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        op!({
+            let [a, b] = [a, b].map(|x| vreinterpretq_s32_f32(vabsq_f32(x)));
+            vreinterpretq_f32_s32(vmaxq_s32(a, b))
+        })
+    }
+
+    #[inline(always)]
+    fn max_size_lane(self, sizes: float32x4_t) -> f32 {
+        f32::from_bits(op!(vmaxvq_s32(vreinterpretq_s32_f32(sizes))).cast_unsigned())
+    }
+
     #[inline(always)]
     unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
         // SAFETY: the caller's promise is the piece's.

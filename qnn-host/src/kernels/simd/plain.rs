@@ -161,6 +161,17 @@ impl Simd for Plain {
         v.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
 
+    /// As integers, the bits of sizes have an order in which NaN is the largest.
+    #[inline(always)]
+    fn max_size(self, a: V, b: V) -> V {
+        zip(a, b, |x, y| f32::from_bits(x.abs().to_bits().max(y.abs().to_bits())))
+    }
+
+    #[inline(always)]
+    fn max_size_lane(self, sizes: V) -> f32 {
+        f32::from_bits(sizes.into_iter().map(f32::to_bits).fold(0, u32::max))
+    }
+
     #[inline(always)]
     unsafe fn tile(self, t: Tile, vectors: usize, add: bool) {
         // SAFETY: the caller's promise is the piece's.
