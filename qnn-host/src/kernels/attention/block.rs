@@ -312,7 +312,8 @@ impl<'a> Block<'a> {
                 let their_highest = *other.add(self.padded * self.value_stride + query);
                 let theirs = other.add(self.padded * (self.value_stride + 1) + query * TOTAL_VECTORS * S::LANES);
                 let their_total = Total::load(s, theirs);
-                if their_highest == f32::NEG_INFINITY {
+                // A range has no highest score where it saw no column, and where no score is a number.
+                if their_highest == f32::NEG_INFINITY && !their_total.value(s).is_nan() {
                     continue;
                 }
                 let highest = self.highest.add(query);

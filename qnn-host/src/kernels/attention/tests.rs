@@ -410,3 +410,35 @@ fn hidden_columns_are_not_even_read() {
         assert_close(&out, &expected, 1e-3, 1e-3, isa.name());
     }
 }
+
+#[test]
+fn scores_that_are_no_numbers_make_the_result_so_wherever_they_are() {
+    // Of the second head's keys, those of some columns and all. Two threads share three heads by three ranges; the second sees no number.
+    let problem = Problem { past: 2044, valid: 2044, masked: false, ..DECODE };
+    let of_head = problem.group * problem.dim;
+    let stretches = mask::stretches(problem.past) + 1;
+    let second = stretches / 3 * mask::STRETCH..stretches * 2 / 3 * mask::STRETCH;
+    for columns in [0..512, second, 1024..2044, 0..2044, 700..701] {
+        for by_row in [false, true] {
+            let problem = Problem { by_row, ..problem };
+            let mut data = problem.data();
+            for (j, d) in columns.clone().flat_map(|j| (0..problem.dim).map(move |d| (j, d))) {
+                let at =
+                    if by_row { (problem.past + j) * problem.dim + d } else { (problem.dim + d) * problem.past + j };
+                let at = problem.shift + 2 * at;
+                data.keys[0].0[at..at + 2].copy_from_slice(&half::f16::NAN.to_ne_bytes());
+            }
+            for isa in isas() {
+                let out = problem.run(isa, &pool(2), &data);
+                for (i, x) in out.iter().enumerate() {
+                    assert_eq!(
+                        x.is_nan(),
+                        i / of_head == 1,
+                        "{x} at {i}, {columns:?}, by row: {by_row}, {}",
+                        isa.name()
+                    );
+                }
+            }
+        }
+    }
+}
