@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use dialog::sampler::TokenPenalty;
 use open_genie::{
-    BackendChoice, Bundle, Error, Hint, Model, Options, Pin, PolicyChoice, Prompt, Session, StopReason, TokenId, demo,
+    BackendChoice, Bundle, Error, Hint, Model, Options, Pin, PolicyChoice, Prompt, SentenceCode, Session, StopReason,
+    TokenId, demo,
 };
 
 /// The demo's bundle, compiled once for this program.
@@ -136,4 +137,50 @@ fn penalties_look_at_the_history_that_is_left() {
     prompt.extend(&open().generate("NURSE:").into_reply().unwrap().input[1..]);
     let fresh = again.regenerate(&prompt[..]).into_reply().unwrap().tokens;
     assert_eq!(cut.regenerate(&prompt[..]).into_reply().unwrap().tokens, fresh);
+}
+
+/// As in a dialog of one, also where there are several replies: what a stop sequence forgets is no longer looked at.
+#[test]
+fn penalties_of_several_replies_look_at_what_is_left() {
+    let penalty = TokenPenalty { last_n: 64, repetition: 1.3, presence: 2.0, ..TokenPenalty::default() };
+    let open = |stop: &[String]| {
+        let mut session = session();
+        session.set_sampler(session.sampler().clone().with_penalty(penalty.clone()).unwrap());
+        session.set_stop_sequences(stop.to_vec()).unwrap();
+        session
+    };
+    let stop_in = |text: &str| vec![text.chars().skip(4).take(3).collect::<String>()];
+
+    // A batch: each conversation is what it is alone.
+    let turns = [["ROMEO:", "JULIET:"], ["and then", "but now"]].map(|turn| turn.map(str::to_owned));
+    let stop = stop_in(&open(&[]).generate(&turns[0][0]).into_reply().unwrap().text);
+    let mut batch = open(&stop);
+    let ask = |batch: &mut Session, turn: &[String]| {
+        batch.query(Prompt::Batch(turn), SentenceCode::Complete).into_reply().unwrap().streams
+    };
+    assert_eq!(ask(&mut batch, &turns[0])[0].stop, StopReason::StopSequence(stop[0].clone()));
+    batch.set_stop_sequences(Vec::new()).unwrap();
+    for (number, found) in ask(&mut batch, &turns[1]).into_iter().enumerate() {
+        let mut alone = open(&stop);
+        alone.generate(&turns[0][number]).into_reply().unwrap();
+        alone.set_stop_sequences(Vec::new()).unwrap();
+        let expected = alone.generate(&turns[1][number]).into_reply().unwrap();
+        assert_eq!(found.tokens, expected.tokens, "conversation {number}");
+    }
+
+    // Streams: the conversation goes on with the first, as one that begins with its tokens does.
+    let streams = |stop: &[String]| {
+        let mut session = open(stop);
+        session.set_streams(2, 0.0).unwrap();
+        session
+    };
+    let stop = stop_in(&streams(&[]).generate("ROMEO:").into_reply().unwrap().streams[0].text);
+    let mut cut = streams(&stop);
+    let first = cut.generate("ROMEO:").into_reply().unwrap().streams.remove(0);
+    assert_eq!(first.stop, StopReason::StopSequence(stop[0].clone()));
+    cut.set_stop_sequences(Vec::new()).unwrap();
+    let mut prompt = cut.history();
+    prompt.extend(&open(&[]).generate("NURSE:").into_reply().unwrap().input[1..]);
+    let expected = streams(&[]).regenerate(&prompt[..]).into_reply().unwrap().streams;
+    assert_eq!(cut.regenerate(&prompt[..]).into_reply().unwrap().streams, expected);
 }

@@ -76,8 +76,12 @@ impl DialogKind for Batch {
         };
         self.kept = lanes.list.iter().map(kept).collect();
         let model = decoding.model.sequences().ok_or_else(several_sequences)?;
-        for (seq, cut) in lanes.list.iter().filter_map(|lane| Some((lane.seq, lane.cut?))) {
-            model.remove(seq, cut..usize::MAX)?;
+        for (lane, kept) in lanes.list.iter().zip(&mut self.kept) {
+            let Some(cut) = lane.cut else { continue };
+            model.remove(lane.seq, cut..usize::MAX)?;
+            // As in a dialog of one: penalties look at what is left.
+            let left = model.transcript_of(lane.seq).ok_or_else(several_sequences)?;
+            decoding.reply.sampler.relearn_for(&mut kept.window, left.tokens().iter().copied());
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Decoding<'_> {
     }
 
     /// After a cut of the history: penalties look at what is left of it.
-    pub(super) fn relearn_history(&mut self) {
+    pub(crate) fn relearn_history(&mut self) {
         self.reply.sampler.relearn(History::new(self.model.transcript(), *self.unprocessed).tokens());
     }
 }

@@ -108,6 +108,9 @@ impl DialogKind for MultiStream {
             }
         }
         decoding.reply.sampler.set_window(first.window.clone());
+        if first.cut.is_some() {
+            decoding.relearn_history();
+        }
         decoding.reply.query.set_streams(replies);
         Ok(())
     }

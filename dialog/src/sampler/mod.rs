@@ -448,6 +448,13 @@ impl Sampler {
         }
     }
 
+    /// The same for a window of another reply.
+    pub(crate) fn relearn_for(&mut self, window: &mut Window, history: impl Iterator<Item = TokenId>) {
+        self.exchange_window(window);
+        self.relearn(history);
+        self.exchange_window(window);
+    }
+
     /// Whether tokens of a draft are accepted by how likely they are, not by what would be drawn: not where the most likely token is
     /// taken, or where a function of the program chooses.
     pub(crate) fn accepts_by_chances(&self) -> bool {
