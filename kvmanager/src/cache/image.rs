@@ -88,6 +88,34 @@ impl KvImage {
         }
         Ok(())
     }
+
+    /// For each tensor of a model with `n_groups` groups, the number of the one of its name here, in whatever order they are.
+    ///
+    /// # Errors
+    /// [`KvError::Foreign`]: one is missing or differs, or there are more.
+    pub(super) fn places_of(&self, own: &[KvTensor], n_groups: usize) -> Result<Vec<usize>, KvError> {
+        let foreign = |why: String| Err(KvError::Foreign { why });
+        if self.groups.len() != n_groups || self.tensors.len() != own.len() {
+            return foreign(format!(
+                "{} groups and {} tensors saved, this model has {n_groups} and {}",
+                self.groups.len(),
+                self.tensors.len(),
+                own.len()
+            ));
+        }
+        let mut found = Vec::with_capacity(own.len());
+        for tensor in own {
+            let same = |t: &KvTensor| (t.layer, t.head, t.kind) == (tensor.layer, tensor.head, tensor.kind);
+            let Some(at) = self.tensors.iter().position(same) else {
+                return foreign(format!("`{}` is not in it", tensor.name()));
+            };
+            if self.tensors[at] != *tensor {
+                return foreign(format!("`{}`: {}", tensor.name(), differences(&self.tensors[at], tensor)));
+            }
+            found.push(at);
+        }
+        Ok(found)
+    }
 }
 
 impl KvCache {
@@ -151,7 +179,8 @@ impl KvCache {
             return Err(self.refused("restoring", Reason::NoRows));
         }
         self.wait_all()?;
-        let found = self.match_tensors(image)?;
+        let own: Vec<_> = self.store.tensors().map(|t| t.spec.canonical()).collect();
+        let found = image.places_of(&own, self.groups.len())?;
         for (i, (group, saved)) in self.groups.iter().zip(&image.groups).enumerate() {
             let (n, capacity) = (saved.cells.len(), group.capacity);
             if n > capacity {
@@ -215,33 +244,6 @@ impl KvCache {
             return Err(KvError::BadImage { why });
         }
         Ok(())
-    }
-
-    /// For each tensor of the cache, its number in the image.
-    fn match_tensors(&self, image: &KvImage) -> Result<Vec<usize>, KvError> {
-        let foreign = |why: String| Err(KvError::Foreign { why });
-        let own: Vec<_> = self.store.tensors().map(|t| t.spec.canonical()).collect();
-        if image.groups.len() != self.groups.len() || image.tensors.len() != own.len() {
-            return foreign(format!(
-                "{} groups and {} tensors saved, this model has {} and {}",
-                image.groups.len(),
-                image.tensors.len(),
-                self.groups.len(),
-                own.len()
-            ));
-        }
-        let mut found = Vec::with_capacity(own.len());
-        for tensor in &own {
-            let same = |t: &KvTensor| (t.layer, t.head, t.kind) == (tensor.layer, tensor.head, tensor.kind);
-            let Some(at) = image.tensors.iter().position(same) else {
-                return foreign(format!("`{}` is not in it", tensor.name()));
-            };
-            if image.tensors[at] != *tensor {
-                return foreign(format!("`{}`: {}", tensor.name(), differences(&image.tensors[at], tensor)));
-            }
-            found.push(at);
-        }
-        Ok(found)
     }
 }
 

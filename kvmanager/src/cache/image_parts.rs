@@ -59,8 +59,8 @@ impl KvImage {
     /// The same rows and those of another image, which is of one sequence; they become the rows of `seq` here.
     ///
     /// # Errors
-    /// [`KvError::Foreign`] for an image of other tensors; [`KvError::BadImage`] for one that contradicts itself or where `seq`
-    /// has rows already.
+    /// [`KvError::Foreign`] for an image of other tensors, whose order may be another one; [`KvError::BadImage`] for one that contradicts
+    /// itself or where `seq` has rows already.
     pub fn with_sequence(self, other: &Self, seq: SeqId) -> Result<Self, KvError> {
         self.with_sequence_like(other, seq, seq, 0)
     }
@@ -72,11 +72,7 @@ impl KvImage {
     /// As [`with_sequence`](Self::with_sequence).
     pub fn with_sequence_like(mut self, other: &Self, seq: SeqId, src: SeqId, n: usize) -> Result<Self, KvError> {
         other.check()?;
-        if self.tensors != other.tensors || self.groups.len() != other.groups.len() {
-            return Err(KvError::Foreign {
-                why: "a sequence of another model's tensors cannot be put beside others".into(),
-            });
-        }
+        let places = other.places_of(&self.tensors, self.groups.len())?;
         if self.groups.iter().any(|group| group.cells.iter().any(|cell| cell.has(seq))) {
             return Err(KvError::BadImage { why: format!("sequence {} has rows already", seq.0) });
         }
@@ -88,13 +84,13 @@ impl KvImage {
             let cells = self.groups.iter_mut().flat_map(|group| &mut group.cells);
             cells.filter(|cell| cell.has(src) && cell.pos < n).for_each(|cell| cell.seqs |= seq.bit());
         }
-        for (i, tensor) in self.tensors.iter().enumerate() {
+        for (i, (tensor, place)) in self.tensors.iter().zip(places).enumerate() {
             let (own, new) = (&self.groups[tensor.group].cells, &other.groups[tensor.group].cells);
             let mut bytes = Vec::with_capacity(tensor.rows_bytes(own.len() + new.len()));
             let unit = tensor.unit_bytes();
             for line in 0..tensor.n_lines() {
                 bytes.extend_from_slice(&self.data[i][line * unit * own.len()..][..unit * own.len()]);
-                bytes.extend_from_slice(&other.data[i][line * unit * new.len()..][..unit * new.len()]);
+                bytes.extend_from_slice(&other.data[place][line * unit * new.len()..][..unit * new.len()]);
             }
             self.data[i] = bytes;
         }
@@ -163,6 +159,31 @@ mod tests {
         let mut foreign = parked;
         foreign.tensors[0] = foreign.tensors[0].with_quant(2.0, 0);
         assert!(matches!(alone.with_sequence(&foreign, SeqId(5)), Err(KvError::Foreign { .. })));
+    }
+
+    #[test]
+    fn the_order_of_the_tensors_does_not_matter() {
+        let (whole, parked) = (image(), image().of_sequence(SeqId(1)));
+        let alone = whole.of_sequence(SeqId(0));
+        let mut turned = parked.clone();
+        turned.tensors.reverse();
+        turned.data.reverse();
+        for n in [0, 2] {
+            let like = |parked| alone.clone().with_sequence_like(parked, SeqId(1), SeqId(0), n).expect("it fits");
+            assert_eq!(like(&turned), like(&parked), "{n} rows in common");
+        }
+        let refused = |change: &dyn Fn(&mut KvImage)| {
+            let mut image = parked.clone();
+            change(&mut image);
+            alone.clone().with_sequence(&image, SeqId(1)).expect_err("it is of another model").to_string()
+        };
+        let missing = refused(&|image| image.tensors[0].layer = genie_types::LayerIdx(3));
+        assert_eq!(missing, "saved rows do not fit this cache: `past_key_0` is not in it");
+        let fewer = refused(&|image| {
+            image.tensors.truncate(1);
+            image.data.truncate(1);
+        });
+        assert_eq!(fewer, "saved rows do not fit this cache: 1 groups and 1 tensors saved, this model has 1 and 2");
     }
 
     #[test]
