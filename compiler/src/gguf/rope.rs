@@ -126,7 +126,7 @@ fn plain(keys: &ModelKeys<'_>, divisors: Option<Vec<f64>>) -> Result<Value> {
     }
 }
 
-/// YaRN. llama.cpp multiplies the usual amplitude by two factors.
+/// YaRN. llama.cpp multiplies the usual amplitude by one of the file's factors, and puts the usual one in the other's place.
 fn yarn(keys: &ModelKeys<'_>) -> Result<Value> {
     let above_0 = |key: &str, default: f64| match keys.decimal(key)? {
         None => Ok(default),
@@ -144,12 +144,12 @@ fn yarn(keys: &ModelKeys<'_>) -> Result<Value> {
     if factor < 1.0 {
         return Err(keys.refused(FACTOR, "a number of at least 1"));
     }
-    let amplitude = above_0(AMPLITUDE, 1.0)? * above_0(YARN_AMPLITUDE, 1.0)?;
+    keys.number(YARN_AMPLITUDE)?;
     Ok(json!({
         "rope_type": "yarn",
         "factor": factor,
         "original_max_position_embeddings": trained_length(keys)?,
-        "attention_factor": amplitude * YarnScaling::amplitude_of(factor),
+        "attention_factor": above_0(AMPLITUDE, 1.0)? * YarnScaling::amplitude_of(factor),
         "beta_fast": above_0(BETA_FAST, 32.0)?,
         "beta_slow": above_0(BETA_SLOW, 1.0)?,
     }))
