@@ -115,6 +115,10 @@ pub fn train(options: &TrainOptions, watch: &mut dyn Watch) -> Result<Trained> {
     let began = Instant::now();
     let per_step = options.batch * options.context;
     let steps = options.epochs * ids.len().div_ceil(per_step);
+    if record.steps > steps {
+        let detail = format!("it has done {} steps, expected at most the {steps} of this run", record.steps);
+        return Err(TrainError::State { path: state::path(&options.output), detail });
+    }
     watch.begin(parameters.n_elems(), text.n_vocab, text.ids.len(), record.steps, steps);
     let before = record.steps;
     let mut measured = record.losses.iter().rev().find_map(|loss| loss.held_out);

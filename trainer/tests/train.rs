@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use trainer::{Family, Silent, StepReport, TrainError, TrainOptions, Vocabulary, Watch, train};
 
 const TEXT: &str = "One fox sits. Two foxes sit. Three foxes sit and look at one fox that runs.\n";
@@ -137,6 +138,19 @@ fn what_cannot_be_trained_is_refused_and_nothing_is_lost() {
     assert_eq!(error, "the saved state is of a run with other options: `seed` was 0, is 9");
     let state = stopped.output.join("training/state.safetensors");
     let whole = fs::read(&state).unwrap();
+    // More steps than the run has.
+    let (length, rest) = whole.split_at(8);
+    let (header, tensors) = rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
+    let mut header: Value = serde_json::from_slice(header).unwrap();
+    let mut record: Value = serde_json::from_str(header["__metadata__"]["training"].as_str().unwrap()).unwrap();
+    record["steps"] = 500.into();
+    record["losses"] = vec![record["losses"][0].clone(); 500].into();
+    header["__metadata__"]["training"] = record.to_string().into();
+    let header = header.to_string();
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(&state, [&length[..], header.as_bytes(), tensors].concat()).unwrap();
+    let error = refused(&TrainOptions { resume: true, ..stopped.clone() });
+    assert!(error.contains("cannot be used: it has done 500 steps, expected at most the "), "{error}");
     fs::write(&state, &whole[..whole.len() / 2]).unwrap();
     assert!(refused(&TrainOptions { resume: true, ..stopped }).contains("cannot be used"));
 }
