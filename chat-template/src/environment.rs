@@ -3,12 +3,12 @@
 use jiff::Zoned;
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::ValueKind;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::value::{Kwargs, StringInput, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
 
-use crate::{json, python};
+use crate::{bounds, json, python};
 
-/// Steps of the engine that one rendering may take: about a second. A template from a file is foreign code.
+/// Steps of the engine that one rendering may take: about a second; 64 bytes of a text count as one. A template from a file is foreign code.
 const FUEL: u64 = 4_000_000;
 
 /// An environment without templates.
@@ -22,6 +22,9 @@ pub(crate) fn environment() -> Environment<'static> {
     env.set_debug(false);
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.set_unknown_method_callback(|state, value, name, args| {
+        if let Some(text) = value.as_str() {
+            bounds::check_method(text, name, args)?;
+        }
         minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
     });
     env.set_formatter(|out, _, value| {
@@ -31,11 +34,24 @@ pub(crate) fn environment() -> Environment<'static> {
     env.add_test("iterable", |value: Value| {
         matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
     });
+    env.add_filter("join", join);
     env.add_filter("tojson", |value: Value, kwargs| json::tojson(&value, kwargs));
     env.add_filter("string", |value: Value| python::str(&value));
     env.add_function("raise_exception", |message: Value, rest| python::raise_exception(&message, rest));
     env.add_function("strftime_now", strftime_now);
     env
+}
+
+/// The engine's `join` of values that are not too large: it counts what it joins once all of it is there.
+fn join(
+    state: &mut State,
+    value: &Value,
+    joiner: Option<StringInput<'_>>,
+    attribute: Option<&str>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
+    bounds::check(value)?;
+    filters::join(state, value, joiner, attribute, kwargs)
 }
 
 /// The local time by Python's format.

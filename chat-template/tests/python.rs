@@ -204,3 +204,34 @@ fn a_template_cannot_take_the_whole_stack() {
     let error = ChatTemplate::new(&" ".repeat(300_000)).unwrap_err();
     assert_eq!(error.to_string(), "the chat template has 300000 bytes, expected at most 262144");
 }
+
+/// Each of these made texts until the system had no memory left.
+#[test]
+fn a_template_cannot_take_the_whole_memory() {
+    let grown = |n: usize, by: &str| {
+        format!(
+            "{{% set ns = namespace(s='0123456789') %}}{{% for i in range({n}) %}}{{% set ns.s = {by} %}}{{% endfor %}}"
+        )
+    };
+    let doubled = grown(20, "ns.s ~ ns.s");
+    let cases = [
+        (grown(60, "ns.s ~ ns.s"), "OutOfFuel"),
+        (grown(60, "ns.s + ns.s"), "OutOfFuel"),
+        (grown(60, "ns.s * 2"), "OutOfFuel"),
+        (grown(60, "ns.s.join(['', '', ''])"), "more than 67108864 bytes"),
+        (grown(60, "ns.s.replace('0', '00')"), "more than 67108864 bytes"),
+        (format!("{doubled}{{{{ ns.s.replace('0', ns.s) }}}}"), "more than 67108864 bytes"),
+        (format!("{doubled}{{{{ ns.s.replace('', ns.s) }}}}"), "more than 67108864 bytes"),
+        (format!("{doubled}{{{{ ''.join([ns.s] * 100000) }}}}"), "more than 67108864 bytes"),
+        (format!("{doubled}{{{{ ([ns.s] * 100000) | join }}}}"), "more than 67108864 bytes"),
+        (format!("{doubled}{{{{ [1, 2] * 100000 | join(ns.s) }}}}"), ""),
+    ];
+    for (template, why) in &cases {
+        let error = ChatTemplate::new(template).unwrap().render(&Chat::new(vec![Message::user("Hi")])).unwrap_err();
+        assert!(format!("{error:?}").contains(why), "{template}: {error:?}");
+    }
+    assert_eq!(
+        render("{{ ', '.join(['a', 'b']) }} {{ ['a', 'b'] | join('-') }} {{ 'aXb'.replace('X', '--') }}"),
+        "a, b a-b a--b"
+    );
+}
