@@ -195,7 +195,7 @@ fn run_at(
     let given: Vec<&[u8]> = inputs.iter().map(|(at, bytes)| &bytes[*at..]).collect();
     let mut taken: Vec<&mut [u8]> = outputs.iter_mut().map(|(at, n, bytes)| &mut bytes[*at..*at + *n]).collect();
     let mut arena = Arena::new();
-    arena.ensure(executable.arena_bytes(threads));
+    executable.reserve(&mut arena, threads).expect("there is memory");
     executable.run(&pool, &mut arena, &given, &mut taken, None)?;
     // Again, over what the first run left behind: nothing may depend on it.
     executable.run(&pool, &mut arena, &given, &mut taken, None)?;

@@ -257,7 +257,7 @@ impl Graph {
         }
         let options = PrepareOptions { packages, ..self.core.options.lock().clone() };
         let executable = Executable::prepare(&ir, &options).map_err(failed)?;
-        self.core.backend.arena.lock().ensure(executable.arena_bytes(pool.threads()));
+        executable.reserve(&mut self.core.backend.arena.lock(), pool.threads()).map_err(failed)?;
         Ok(Runner::new(ir, executable, pool, updateable, all))
     }
 

@@ -23,6 +23,8 @@ pub struct Executable {
     updates: Vec<(usize, usize)>,
     /// Bytes of arena for values; scratch follows.
     value_bytes: usize,
+    /// The graph's.
+    name: String,
     isa: Isa,
     /// Weights are in a mapped file, and leave memory when they were read.
     lets_weights_go: bool,
@@ -37,15 +39,26 @@ impl Executable {
         let TypedGraph { name, inputs, outputs, .. } = net;
         let (steps, value_bytes) = (built.steps, built.value_bytes);
         let (isa, team_size) = (Isa::detect(), TeamSize::default());
-        let executable = Self { steps, inputs, outputs, updates, value_bytes, isa, lets_weights_go: false, team_size };
+        let lets_weights_go = false;
+        let executable = Self { steps, inputs, outputs, updates, value_bytes, name, isa, lets_weights_go, team_size };
         let bytes = executable.arena_bytes(1);
-        match Vec::<u8>::new().try_reserve_exact(bytes) {
-            Ok(()) => Ok(executable),
-            Err(_) => Err(ExecError::Graph {
-                graph: name,
-                what: format!("a run needs {} kB of memory, the system gives none", bytes.div_ceil(1000)),
-            }),
-        }
+        let memory = Vec::<u8>::new().try_reserve_exact(bytes);
+        memory.map_err(|_| executable.no_memory(bytes))?;
+        Ok(executable)
+    }
+
+    fn no_memory(&self, bytes: usize) -> ExecError {
+        let what = format!("a run needs {} kB of memory, the system gives none", bytes.div_ceil(1000));
+        ExecError::Graph { graph: self.name.clone(), what }
+    }
+
+    /// Makes an arena large enough for runs with that many threads.
+    ///
+    /// # Errors
+    /// The system gives no memory.
+    pub(crate) fn reserve(&self, arena: &mut Arena, threads: usize) -> Result<(), ExecError> {
+        let bytes = self.arena_bytes(threads);
+        arena.ensure(bytes).map_err(|_| self.no_memory(bytes))
     }
 
     /// Has weights leave memory when they were read, if `on`: they must lie in shared, read-only mappings of files.
@@ -92,7 +105,7 @@ impl Executable {
         unsafe { self.run_at(pool, arena, &inputs, &outputs, profile) }
     }
 
-    /// As [`Executable::run`], by address. To allocate nothing here, [`Arena::ensure`] [`Executable::arena_bytes`] before.
+    /// As [`Executable::run`], by address. To allocate nothing here, [`Executable::reserve`] before.
     ///
     /// # Safety
     /// Until it returns, inputs are readable, outputs are writable and reached by nothing else; they share no bytes, except
@@ -107,7 +120,7 @@ impl Executable {
     ) -> Result<(), ExecError> {
         check(&self.inputs, "input", inputs.iter().map(|b| b.len))?;
         check(&self.outputs, "output", outputs.iter().map(|b| b.len))?;
-        arena.ensure(self.arena_bytes(pool.threads()));
+        self.reserve(arena, pool.threads())?;
         // SAFETY: the caller's promise.
         let cx = unsafe { RunContext::new(self.isa, arena, self.value_bytes, inputs, outputs) };
         let failure = Failure { phase: AtomicUsize::new(usize::MAX), first: Mutex::new(None) };

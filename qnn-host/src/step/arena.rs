@@ -1,5 +1,7 @@
 //! The memory of intermediate values: one aligned buffer, sharable by all graphs that never run at the same time.
 
+use std::io;
+
 use memmap2::MmapMut;
 
 use crate::bytes::ALIGN;
@@ -33,19 +35,20 @@ impl Default for Block {
 
 impl Block {
     /// Zeros: at least `len` bytes, and where they begin.
-    fn new(len: usize) -> (Self, usize) {
-        if len >= HUGE
-            && let Ok(pages) = MmapMut::map_anon(len.saturating_add(HUGE))
-        {
+    fn new(len: usize) -> io::Result<(Self, usize)> {
+        if len >= HUGE {
+            let pages = MmapMut::map_anon(len.saturating_add(HUGE))?;
             // A wish, no more: a kernel without huge pages serves small ones.
             #[cfg(target_os = "linux")]
             let _ = pages.advise(memmap2::Advice::HugePage);
             let start = pages.as_ptr().addr().wrapping_neg() % HUGE;
-            return (Self::Mapped(pages), start);
+            return Ok((Self::Mapped(pages), start));
         }
-        let block = vec![0; len + ALIGN - 1];
+        let mut block = Vec::new();
+        block.try_reserve_exact(len + ALIGN - 1)?;
+        block.resize(len + ALIGN - 1, 0);
         let start = block.as_ptr().addr().wrapping_neg() % ALIGN;
-        (Self::Allocated(block), start)
+        Ok((Self::Allocated(block), start))
     }
 
     fn bytes(&mut self) -> &mut [u8] {
@@ -63,13 +66,17 @@ impl Arena {
     }
 
     /// Makes it at least that large; what it held is lost when it grows. Allocates only then.
-    pub fn ensure(&mut self, bytes: usize) {
-        let len = bytes.next_multiple_of(ALIGN);
-        if len > self.len {
+    ///
+    /// # Errors
+    /// The system gives no memory: the arena is empty then.
+    pub fn ensure(&mut self, bytes: usize) -> io::Result<()> {
+        if bytes > self.len {
             *self = Self::default();
-            let (block, start) = Block::new(len);
+            let len = bytes.checked_next_multiple_of(ALIGN).ok_or(io::ErrorKind::OutOfMemory)?;
+            let (block, start) = Block::new(len)?;
             *self = Self { block, start, len };
         }
+        Ok(())
     }
 
     /// Its size, in bytes.
@@ -97,9 +104,9 @@ mod tests {
     fn it_grows_and_never_shrinks() {
         let mut arena = Arena::new();
         assert_eq!(arena.bytes(), 0);
-        arena.ensure(65);
+        arena.ensure(65).unwrap();
         assert_eq!(arena.bytes(), 128);
-        arena.ensure(1);
+        arena.ensure(1).unwrap();
         assert_eq!(arena.bytes(), 128);
         assert_eq!(arena.base() as usize % ALIGN, 0);
     }
@@ -107,10 +114,21 @@ mod tests {
     #[test]
     fn large_memory_begins_a_huge_page_and_is_zeros() {
         let mut arena = Arena::new();
-        arena.ensure(HUGE + 1);
+        arena.ensure(HUGE + 1).unwrap();
         assert_eq!(arena.bytes(), HUGE + ALIGN);
         assert_eq!(arena.base().addr() % HUGE, 0);
         let (bytes, len) = (arena.start, arena.len);
         assert!(arena.block.bytes()[bytes..][..len].iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn memory_that_the_system_does_not_have_is_an_error_and_the_arena_serves_on() {
+        let mut arena = Arena::new();
+        for bytes in [1 << 60, usize::MAX / 2, usize::MAX - 1, usize::MAX] {
+            assert!(arena.ensure(bytes).is_err(), "{bytes}");
+            assert_eq!(arena.bytes(), 0);
+            arena.ensure(65).unwrap();
+            assert_eq!(arena.bytes(), 128);
+        }
     }
 }
