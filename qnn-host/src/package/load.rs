@@ -1,12 +1,13 @@
 //! A package: its library, its interface, what it says about itself.
 //!
 //! *Invariant*: the library stays loaded, and the package started, for as long as a [`Package`] lives. A package of interface
-//! 1.4 is started once in a process (its `init` has no handle), so packages are shared between backends.
+//! 1.4 is started once in a process (its `init` has no handle), so packages are shared between backends, and one that ends has ended before
+//! it is started again.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use libloading::Library;
 use qnn_sys::cpu_op_package::QnnCpuOpPackage_GlobalInfrastructure_t;
@@ -17,6 +18,7 @@ use qnn_sys::{
 };
 
 use super::PackageError;
+use super::shared::Shared;
 
 /// The interface, by its version.
 enum Table {
@@ -54,9 +56,10 @@ unsafe extern "C" fn report(level: u32, format: *const c_char) {
 pub struct Package {
     name: String,
     path: PathBuf,
-    provider: String,
     ops: Vec<String>,
     table: Table,
+    /// [`LOADED`] is to hear of its end.
+    is_listed: bool,
     // Dropped after `drop` has ended the package.
     _library: Library,
 }
@@ -67,7 +70,7 @@ unsafe impl Send for Package {}
 // SAFETY: as above.
 unsafe impl Sync for Package {}
 
-static LOADED: Mutex<Vec<Weak<Package>>> = Mutex::new(Vec::new());
+static LOADED: Shared<(PathBuf, String), Package> = Shared::new();
 
 impl Package {
     /// Loads a package, or finds it among those that are loaded.
@@ -81,16 +84,12 @@ impl Package {
         if let Some(found) = target.filter(|t| !t.eq_ignore_ascii_case("CPU")) {
             return Err(PackageError::Target { found: found.to_owned() });
         }
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.retain(|package| package.strong_count() > 0);
-        let same = |package: &Arc<Self>| package.path == path && package.provider == provider;
-        if let Some(package) = loaded.iter().filter_map(Weak::upgrade).find(same) {
-            return Ok(package);
-        }
-        // SAFETY: the caller's promise.
-        let package = Arc::new(unsafe { Self::start(path, provider) }?);
-        loaded.push(Arc::downgrade(&package));
-        Ok(package)
+        LOADED.get((path.to_path_buf(), provider.to_owned()), || {
+            // SAFETY: the caller's promise.
+            let mut package = unsafe { Self::start(path, provider) }?;
+            package.is_listed = true;
+            Ok(package)
+        })
     }
 
     /// # Safety
@@ -145,9 +144,9 @@ impl Package {
                 return Err(PackageError::Version { path: at(), found });
             }
         };
-        let provider = provider.to_owned();
         // From here on dropping it ends the package.
-        let mut package = Self { name: String::new(), path: at(), provider, ops: Vec::new(), table, _library: library };
+        let mut package =
+            Self { name: String::new(), path: at(), ops: Vec::new(), table, is_listed: false, _library: library };
         package.read_info()?;
         Ok(package)
     }
@@ -264,6 +263,9 @@ impl Drop for Package {
         };
         if let Some(code) = code.filter(|&code| code != QNN_SUCCESS) {
             eprintln!("op package `{}` does not end: {code} ({})", self.name, qnn_sys::error::name(code));
+        }
+        if self.is_listed {
+            LOADED.ended(self);
         }
     }
 }

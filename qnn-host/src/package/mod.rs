@@ -12,6 +12,7 @@ mod load;
 mod node;
 mod param;
 mod run;
+mod shared;
 
 use std::sync::Arc;
 
