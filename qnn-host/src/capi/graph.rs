@@ -61,9 +61,7 @@ pub(super) unsafe extern "C" fn create(
         let name = unsafe { raw::text(name, GRAPH, "graphName") }?;
         // SAFETY: QNN's contract for the list.
         unsafe { read(config.cast_const()) }?;
-        if out.is_null() {
-            return Err(Error::Null { component: GRAPH, what: "graphHandle" });
-        }
+        raw::place(out, GRAPH, "graphHandle")?;
         let mut graphs = context.graphs.lock();
         if name.is_empty() || graphs.iter().any(|e| e.graph.name == name) {
             return Err(Error::GraphName { name: name.to_owned() });

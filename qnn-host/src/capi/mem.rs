@@ -63,9 +63,7 @@ pub(super) unsafe extern "C" fn register(
         // All or nothing: handles are given out when every descriptor was good.
         // SAFETY: QNN's contract for the pointers inside of a descriptor.
         let made = list.iter().map(|d| unsafe { map(d, &context.core) }).collect::<Result<Vec<_>, _>>()?;
-        if handles.is_null() {
-            return Err(Error::Null { component: Component::Mem, what: "memHandles" });
-        }
+        raw::place(handles, Component::Mem, "memHandles")?;
         for (i, mem) in made.into_iter().enumerate() {
             let handle = MEMS.add(Arc::new(mem));
             // SAFETY: QNN's contract: room for `n` handles, and it is not null.

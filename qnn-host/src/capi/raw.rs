@@ -68,17 +68,23 @@ pub(super) unsafe fn text<'a>(p: *const c_char, component: Component, what: &'st
     })
 }
 
-/// Writes a result.
-///
-/// # Safety
-/// A pointer that is neither null nor misaligned must be valid for writing a `T`.
-pub(super) unsafe fn write<T>(p: *mut T, value: T, component: Component, what: &'static str) -> Result<(), Error> {
+/// Refuses a place that a result could not be written to: asked before something is made that would be left behind.
+pub(super) fn place<T>(p: *mut T, component: Component, what: &'static str) -> Result<(), Error> {
     if p.is_null() {
         return Err(Error::Null { component, what });
     }
     if !p.is_aligned() {
         return Err(misaligned(component, what));
     }
+    Ok(())
+}
+
+/// Writes a result.
+///
+/// # Safety
+/// A pointer that is neither null nor misaligned must be valid for writing a `T`.
+pub(super) unsafe fn write<T>(p: *mut T, value: T, component: Component, what: &'static str) -> Result<(), Error> {
+    place(p, component, what)?;
     // SAFETY: not null, aligned; the rest is the caller's promise.
     unsafe { p.write(value) };
     Ok(())

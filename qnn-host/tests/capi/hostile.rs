@@ -121,6 +121,23 @@ fn nulls_are_named() {
 }
 
 #[test]
+fn a_misaligned_place_for_a_handle_leaves_nothing_behind() {
+    let client = Client::new();
+    let t = client.table;
+    let context = client.context();
+    let mut out: [Qnn_GraphHandle_t; 2] = [null_mut(); 2];
+    let odd = out.as_mut_ptr().wrapping_byte_add(1);
+    refused(
+        &client,
+        call!(t, graphCreate(context, c"n".as_ptr(), null_mut(), odd)),
+        6000,
+        "`graphHandle` to be aligned",
+    );
+    assert_eq!(call!(t, graphCreate(context, c"n".as_ptr(), null_mut(), out.as_mut_ptr())), 0, "the name is free");
+    client.free(context);
+}
+
+#[test]
 fn tensors_are_checked_when_made() {
     let client = Client::new();
     let context = client.context();
