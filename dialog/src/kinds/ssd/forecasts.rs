@@ -48,7 +48,9 @@ impl Forecasts {
         let forecasts = (0..tree.n_rows()).map(|node| {
             let mut behind = node;
             let rows = (0..self.branches.n_levels() as u32).map(|i| {
-                behind = tree.probe(TreeRow::new(TokenId(first + i), Some(behind)).seeing(ForecastPrefix::SEQ));
+                // Beyond all ids there is no embedding either, which the model says.
+                let token = TokenId(first.saturating_add(i));
+                behind = tree.probe(TreeRow::new(token, Some(behind)).seeing(ForecastPrefix::SEQ));
                 behind
             });
             (node, rows.collect())
@@ -68,5 +70,20 @@ impl Forecasts {
     ) -> Vec<Vec<TokenId>> {
         let rows = forecasts.iter().find(|(at, _)| *at == node).map_or(&[][..], |(_, rows)| rows);
         self.branches.candidates(rows.iter().map(|&row| logits[row]), self.first_forecast.0 as usize, rules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BranchMode;
+    use super::*;
+
+    #[test]
+    fn forecast_tokens_end_at_the_last_id() {
+        let branches = Branches::new(vec![2, 1, 1], BranchMode::Top1);
+        let forecasts = Forecasts::new(branches, TokenId(u32::MAX - 1));
+        let (tree, rows) = forecasts.tree(TokenId(5), 3);
+        let tokens: Vec<u32> = tree.rows().iter().map(|row| row.token.0).collect();
+        assert_eq!((tokens, rows), (vec![5, u32::MAX - 1, u32::MAX, u32::MAX], vec![(0, vec![1, 2, 3])]));
     }
 }
