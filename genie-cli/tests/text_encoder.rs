@@ -198,3 +198,17 @@ fn positions_count_from_the_first_token_of_the_text() {
     let record = embed(folder.path(), "hello", &[]);
     assert!(close(&values(&record), &sum(b"hello".iter().map(|b| usize::from(*b)))), "{record}");
 }
+
+/// All of it was tokenised, however long, for tokens that were then refused or cut off.
+#[test]
+fn a_text_that_cannot_fit_is_refused_or_cut_before_it_is_tokenised() {
+    let text = "a".repeat(100_000);
+    let folder = encoder(|_| ());
+    let output = genie(&["embed", "-c", folder.path().to_str().unwrap(), &text]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "the text has 100000 bytes, but the encoder takes at most 16 tokens, of at most 5 bytes each";
+    assert!(output.status.code() == Some(1) && said.contains(expected), "{said}");
+    let cutting = encoder(|e| e["truncate-input"] = json!(true));
+    let (long, short) = (embed(cutting.path(), &text, &[]), embed(cutting.path(), &text[..20], &[]));
+    assert_eq!((&long["values"], &long["truncated"]), (&short["values"], &json!(true)));
+}

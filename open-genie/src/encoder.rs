@@ -13,6 +13,9 @@ use crate::backend::{self, ActiveBackend};
 use crate::options::Options;
 use crate::threads::Threads;
 
+/// Bytes of text that are given to the tokenizer however few tokens fit.
+const SURELY_TOKENIZED: usize = 1 << 16;
+
 /// A text encoder: Genie's root `embedding`.
 ///
 /// ```no_run
@@ -96,7 +99,7 @@ impl Encoder {
     /// The vectors of a text: pooled or not as the config says.
     ///
     /// # Errors
-    /// [`Error::TextTooLong`] where the config does not have it cut; the graph fails.
+    /// [`Error::TextTooLong`] or [`Error::TextTooLarge`] where the config does not have it cut; the graph fails.
     pub fn embed(&mut self, text: &str) -> Result<TextEmbedding, Error> {
         self.run(text, self.config.settings().pooled)
     }
@@ -131,9 +134,17 @@ impl Encoder {
         let EncoderSettings { template: (before, behind), bos, truncate, .. } = self.config.settings();
         let most = self.max_tokens();
         let with_bos = |list: Vec<TokenId>| bos.iter().copied().chain(list).collect::<Vec<_>>();
+        // A long text that cannot fit, before the tokenizer spends seconds and gigabytes on it.
+        let longest = self.tokenizer.longest_entry().max(1);
+        let room = SURELY_TOKENIZED.max(most.saturating_mul(longest));
+        let cut = text.len() > room;
+        if cut && !truncate {
+            return Err(Error::TextTooLarge { bytes: text.len(), most, longest });
+        }
+        let text = &text[..text.floor_char_boundary(room)];
         let whole = with_bos(self.tokenizer.encode(&format!("{before}{text}{behind}"))?);
         if whole.len() <= most {
-            return Ok((whole, false));
+            return Ok((whole, cut));
         }
         if !truncate {
             return Err(Error::TextTooLong { found: whole.len(), most });

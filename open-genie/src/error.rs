@@ -117,6 +117,8 @@ pub enum Error {
     EncoderWidth { expected: usize, found: usize },
     #[error("the text has {found} tokens, but the encoder takes at most {most}")]
     TextTooLong { found: usize, most: usize },
+    #[error("the text has {bytes} bytes, but the encoder takes at most {most} tokens, of at most {longest} bytes each")]
+    TextTooLarge { bytes: usize, most: usize, longest: usize },
     #[error("cannot load the bundle's graphs")]
     Graphs { source: EngineError },
 

@@ -145,7 +145,7 @@ fn of_front(error: &Error) -> Option<&'static str> {
             Some("invalid-config")
         }
         Error::NoCheckpoint { .. } => Some("not-found"),
-        Error::TextTooLong { .. } => Some("context-exceeded"),
+        Error::TextTooLong { .. } | Error::TextTooLarge { .. } => Some("context-exceeded"),
         Error::NoFile { .. } => Some("not-found"),
         Error::NoBinary { .. }
         | Error::OtherBackend { .. }
