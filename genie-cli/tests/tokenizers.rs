@@ -146,6 +146,34 @@ fn a_bundle_with_a_bad_tokenizer_is_refused_by_every_command() {
     }
 }
 
+/// A run says what `doctor` finds: the tokenizer is not the one that the bundle was made with.
+#[test]
+fn another_tokenizer_is_warned_of() {
+    let place = tempfile::tempdir().unwrap();
+    assert_eq!(compile(place.path(), Path::new(DEMO), &[]).status.code(), Some(0));
+    let file = place.path().join("bundle/tokenizer.json");
+    let said = || {
+        let output =
+            genie(place.path(), &["run", "-c", place.path().join("bundle").to_str().unwrap(), "-p", "Hi", "-n", "1"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stderr).to_owned()
+    };
+    let warning = format!("`{}` is another file than the one that this bundle was made with", file.display());
+    assert!(!said().contains("another file"));
+    let whole = std::fs::read_to_string(&file).unwrap();
+    // Of another length, and of the same.
+    let other = whole.replacen('{', "{ ", 1);
+    let spaced = whole.replacen("\": ", "\" :", 1);
+    assert!(spaced != whole && spaced.len() == whole.len(), "the file has a space to move");
+    for changed in [other, spaced] {
+        std::fs::write(&file, changed).unwrap();
+        let said = said();
+        assert_eq!(said.matches(&warning).count(), 1, "{said}");
+    }
+    std::fs::write(&file, whole).unwrap();
+    assert!(!said().contains("another file"));
+}
+
 /// The user-experience list: "Ends with a bare path: no size, no `now run ...`".
 #[test]
 fn compile_tells_what_it_tried_and_how_to_run_it() {

@@ -274,7 +274,9 @@ fn a_binary_of_another_model_is_refused_by_name() {
     let (large, binary) = large_bundle(home.path());
     let manifest = large.join("manifest.json");
     let mut listed: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
-    listed["files"].as_array_mut().unwrap().iter_mut().for_each(|file| file["sha256"] = "0".repeat(64).into());
+    let mut files = listed["files"].as_array_mut().unwrap().iter_mut();
+    let entry = files.find(|file| file["path"] == "model.bin").unwrap();
+    entry["sha256"] = "0".repeat(64).into();
     fs::write(&manifest, listed.to_string()).unwrap();
     let plain = ["run", "-c", text(&large), "--prompt-tokens", "5,6,7", "-n", "3", "--greedy"];
     std::thread::sleep(Duration::from_millis(120)); // a file that has just changed gets no stamp

@@ -83,6 +83,7 @@ mod session;
 mod speculation;
 mod template;
 mod threads;
+mod tokenizer_check;
 mod tokenizer_job;
 mod verify;
 mod weights;

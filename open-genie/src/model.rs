@@ -27,6 +27,7 @@ use crate::serving::{ServingParts, ServingSecond};
 use crate::session::Session;
 use crate::speculation::Speculation;
 use crate::threads::Threads;
+use crate::tokenizer_check;
 use crate::tokenizer_job::TokenizerJob;
 use crate::weights::WeightCheck;
 
@@ -170,6 +171,7 @@ impl Bundle {
         })?;
         drop(on_cores);
         config_keys::compare(&self, &engine);
+        tokenizer_check::compare(&self.config);
         if let Some(token) = context.bos.filter(|bos| bos.0 as usize >= engine.vocab_size()) {
             return Err(Error::SpecialToken { key: "bos-token", token, vocab_size: engine.vocab_size() });
         }
