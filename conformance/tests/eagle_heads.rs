@@ -136,6 +136,40 @@ fn a_thousand_tokens_are_those_of_basic() {
     assert!(n_accepted > 0);
 }
 
+/// A bundle is compiled again when any of the files changed that its head is read from: its own, and the target's, which has the table.
+#[test]
+fn a_heads_hash_is_that_of_all_that_it_is_compiled_from() {
+    let hash = |model: &TestModel, head: &TestEagle, change: fn(&Path)| {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        model.write(&at("model")).unwrap();
+        head.write(model, &at("head")).unwrap();
+        change(folder.path());
+        let options = CompileOptions { eagle_of: Some(at("model")), ..options(&at("head"), &at("draft")) };
+        compiler::compile(&options, &backends::linked(), &mut Silent).unwrap();
+        let manifest = genie_bundle::Manifest::read(&at("draft")).unwrap();
+        assert_eq!(manifest.options.drafts_for.as_deref(), Some("model"));
+        manifest.source.sha256
+    };
+    let (model, head) = (TestModel::tiny(Family::Llama), TestEagle::default());
+    let own = hash(&model, &head, |_| ());
+    assert_eq!(hash(&model, &head, |_| ()), own, "the same files");
+    let theta = |folder: &Path| {
+        let path = folder.join("head/config.json");
+        let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        config["rope_theta"] = 5e5.into();
+        std::fs::write(path, config.to_string()).unwrap();
+    };
+    let others = [
+        hash(&model, &TestEagle { seed: 6, ..head.clone() }, |_| ()),
+        hash(&model, &head, theta),
+        hash(&TestModel { seed: 99, ..model.clone() }, &head, |_| ()),
+    ];
+    for (other, what) in others.iter().zip(["its weights", "its config", "the target's weights"]) {
+        assert_ne!(*other, own, "{what}");
+    }
+}
+
 #[test]
 fn what_cannot_be_a_head_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -186,8 +186,12 @@ fn perplexity_knows_a_likely_text_from_an_unlikely_one() {
     let empty = cache.path().join("empty.txt");
     std::fs::write(&empty, "").unwrap();
     let (empty, missing) = (empty.to_str().unwrap(), cache.path().join("missing.txt"));
+    // Of one token, with BOS before it, llama.cpp's chunks predict none.
+    let one = cache.path().join("one.txt");
+    std::fs::write(&one, "a").unwrap();
     for (args, want) in [
         (&["perplexity", empty][..], "error: nothing to predict in 0 tokens"),
+        (&["perplexity", one.to_str().unwrap(), "--chunks", "4"], "error: nothing to predict in 2 tokens"),
         (&["perplexity", empty, "--window", "513"], "the context holds 512 tokens"),
         (&["perplexity", empty, "--window", "0"], "hint: choose 1 to 512 tokens"),
         (&["perplexity", missing.to_str().unwrap()], "error: cannot read the text `"),

@@ -315,6 +315,51 @@ fn outputs_of_run_are_checked_before_the_first_token() {
     assert!(std::fs::read_to_string(profile).unwrap().starts_with('{'));
 }
 
+/// What is written last may fail; the dialog is kept, and can be gone on with.
+#[test]
+fn a_dialog_is_kept_whatever_becomes_of_the_profile_and_of_stdout() {
+    let (cache, folder) = (cache(), tempfile::tempdir().unwrap());
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let run = |session: &str| -> Vec<String> {
+        ["run", "-p", "ROMEO:", "-n", "3", "--greedy", "--save", session].map(str::to_owned).into()
+    };
+    let profiled = |session: &str, profile: &str| {
+        [run(session), ["--profile", profile, "--graph-profile", "detailed"].map(str::to_owned).into()].concat()
+    };
+    let args = |list: &[String]| -> Vec<&'static str> {
+        list.iter().map(|arg| &*Box::leak(arg.clone().into_boxed_str())).collect()
+    };
+    done(&genie(cache.path(), &args(&profiled(&at("whole"), &at("profile")))));
+    let length = |path: &Path| path.metadata().unwrap().len();
+    let profile = length(&folder.path().join("profile"));
+    let largest = std::fs::read_dir(at("whole")).unwrap().map(|e| length(&e.unwrap().path())).max().unwrap();
+    // The profile's length depends on how many digits its times have.
+    let limit = u64::midpoint(largest, profile);
+    assert!(largest + 1000 < profile, "a limit between a session of {largest} bytes and a profile of {profile}");
+    let goes_on = |session: &str| {
+        let output = genie(cache.path(), &["run", "--restore", session, "-p", "and", "-n", "5", "--greedy", "-q"]);
+        done(&output);
+        output.stdout
+    };
+    let expected = goes_on(&at("whole"));
+
+    let output = genie_with_limit(cache.path(), limit, &args(&profiled(&at("one"), &at("none"))));
+    let text = refusal(&output);
+    assert!(text.contains("`--profile`: cannot write `") && text.contains("the limit for a file is "), "{text}");
+    assert!(!Path::new(&at("none")).exists());
+    assert_eq!(goes_on(&at("one")), expected);
+
+    // A file that has no room for one byte more.
+    let full = std::fs::OpenOptions::new().create(true).append(true).open(at("full")).unwrap();
+    full.set_len(limit).unwrap();
+    let mut command = under(&["prlimit", &format!("--fsize={limit}")], cache.path(), &args(&run(&at("two"))));
+    let output = command.env("GENIE_CACHE", cache.path()).stdout(full).output().unwrap();
+    let text = refusal(&output);
+    assert!(text.contains("stdout"), "{text}");
+    // The reply ends where it cannot be shown.
+    assert!(!goes_on(&at("two")).is_empty());
+}
+
 /// Row 17: temporary files of killed saves stayed. This release's names and those of the one before.
 #[test]
 fn a_save_removes_what_killed_saves_left() {

@@ -145,6 +145,12 @@ fn slots_are_saved_restored_and_erased_in_their_folder() {
         assert!(error["param"] == "filename" && message.contains(&format!("`{name}`")), "{error}");
     }
     assert_eq!(server.post(&at("dance"), &json!({})).0, 400);
+    // A folder that is gone is not the request's fault; the slot stays as it is.
+    folder.close().unwrap();
+    let (status, reply) = server.post(&at("save"), &json!({"filename": "one"}));
+    let message = reply["error"]["message"].as_str().unwrap();
+    assert!(status == 500 && message.starts_with("`one` cannot be saved: "), "{status}: {reply}");
+    assert_eq!(server.ok(&at("erase"), &json!({}))["n_erased"].as_u64().unwrap(), n_past);
     assert_eq!(plain().post("/slots/0?action=save", &json!({"filename": "one"})).0, 501);
 }
 
