@@ -105,7 +105,7 @@ pub(crate) fn compile_and_prove<T: Target>(
     let form = if options.htp.is_some() { LinearForm::Conv2d } else { LinearForm::FullyConnected };
     let OwnWeights { weights, keeps_eight_bits, keeps_floats, note } = match options.weights {
         Some(weights) => OwnWeights { weights, keeps_eight_bits: false, keeps_floats: false, note: None },
-        None => own_weights::of(spec, checkpoint, options.htp.is_some()),
+        None => own_weights::of(spec, checkpoint, options.htp.is_none() && target.is_embedded()),
     };
     note.iter().for_each(|note| progress.note(note));
     let format = Format { precision: options.precision, weights, keeps_eight_bits, keeps_floats, form };

@@ -3,7 +3,7 @@
 //! Float weights stay float, those of bfloat16 in their own type. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
 //! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either, and
 //! matrices of floats in such a file stay floats. Where `q4_0` is not asked for but chosen here, the others have eight bits: Q8_0 is
-//! copied, and what must be rounded loses least. Chips take no blocks, and no bfloat16.
+//! copied, and what must be rounded loses least. Chips and other libraries take no blocks, and no bfloat16.
 
 use crate::Weights;
 use crate::checkpoint::{BlockFormat, Checkpoint, SourceDtype};
@@ -41,20 +41,20 @@ struct Counts {
     matrices: BTreeMap<String, usize>,
 }
 
-/// The format of a checkpoint's matrices; `for_chip`: in a bundle for a Hexagon chip.
-pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, for_chip: bool) -> OwnWeights {
+/// The format of a checkpoint's matrices; `embedded`: in a bundle for the embedded backend.
+pub(crate) fn of(spec: &ModelSpec, checkpoint: &Checkpoint, embedded: bool) -> OwnWeights {
     let counts = Counts::of(spec, checkpoint);
     let blocks = counts.four_bits + counts.copied_elems + counts.eight_bits + counts.other_blocks;
     let float = |note| OwnWeights { weights: Weights::Float, keeps_eight_bits: false, keeps_floats: false, note };
     let is_float = blocks == 0;
-    if is_float && (for_chip || counts.bfloats == 0) {
+    if is_float && (!embedded || counts.bfloats == 0) {
         return float(None);
     }
     let held: Vec<String> = counts.matrices.iter().map(|(name, n)| format!("{n} in {name}")).collect();
     let held = format!("the file's matrices are {}", held.join(", "));
-    if for_chip {
+    if !embedded {
         return float(Some(format!(
-            "weights are widened to float: {held}, and a chip takes no blocks (`w8` halves them)"
+            "weights are widened to float: {held}, and only the embedded backend takes blocks (`w8` halves them)"
         )));
     }
     if is_float {

@@ -60,6 +60,10 @@ impl Target for QnnTarget {
         BackendId { name: library.provider().into(), build_id }
     }
 
+    fn is_embedded(&self) -> bool {
+        self.backend.library().is_embedded()
+    }
+
     fn context(&mut self, scratch: &Path) -> Result<QnnContext> {
         let mut options = self.htp.as_ref().map_or_else(ContextOptions::default, HtpOptions::context_options);
         options.host_scratch = Some(scratch.to_owned());

@@ -16,6 +16,9 @@ pub(crate) trait Target {
     /// The library.
     fn id(&self) -> BackendId;
 
+    /// Whether it is the embedded backend, whose graphs may hold blocks and bfloat16.
+    fn is_embedded(&self) -> bool;
+
     /// A new, empty context. What it needs to keep of weights until it is saved may be written to `scratch`, a folder.
     fn context(&mut self, scratch: &Path) -> Result<Self::Context>;
 }

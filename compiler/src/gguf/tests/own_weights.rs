@@ -139,6 +139,22 @@ fn bfloat16_stays_bfloat16() {
 }
 
 #[test]
+fn other_libraries_get_floats() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let widened = "weights are widened to float: the file's matrices are 16 in Q4_0, and only the embedded backend takes blocks \
+                   (`w8` halves them)";
+    for (matrices, said) in [(Matrices::Bf16, vec![]), (Matrices::Q4_0, vec![widened.to_owned()])] {
+        std::fs::write(file.path(), quantised(matrices).bytes()).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let mut options = CompileOptions::new(file.path(), place.path().join("bundle"));
+        (options.ars, options.cls) = (vec![1], vec![16]);
+        let (mut target, mut notes) = (FakeTarget { is_other: true, ..FakeTarget::default() }, Notes::default());
+        let manifest = compile_with(&options, &mut target, &mut notes).unwrap();
+        assert_eq!((manifest.options.weights, notes.0), (Weights::Float, said));
+    }
+}
+
+#[test]
 fn weights_are_rounded_to_bfloat16_where_it_is_asked_for() {
     for (matrices, percent) in [(Matrices::F32, "0.1"), (Matrices::F16, "0.1"), (Matrices::Bf16, "")] {
         let (found, notes) = of_draft(&quantised(matrices), Some(Weights::Bf16));

@@ -177,6 +177,8 @@ pub(crate) struct FakeTarget {
     pub(crate) saved: Rc<RefCell<Vec<Vec<Graph>>>>,
     /// Number of saves that succeed before one fails, if any is to fail.
     pub(crate) saves_left: Option<Cell<usize>>,
+    /// It stands for another library than the embedded backend.
+    pub(crate) is_other: bool,
 }
 
 #[derive(Debug)]
@@ -191,6 +193,10 @@ impl Target for FakeTarget {
 
     fn id(&self) -> BackendId {
         BackendId { name: "fake".into(), build_id: "recorder-1".into() }
+    }
+
+    fn is_embedded(&self) -> bool {
+        !self.is_other
     }
 
     fn context(&mut self, _: &Path) -> Result<FakeContext> {
