@@ -74,7 +74,7 @@ impl Rows {
     }
 }
 
-/// Numbers of any size, some of them odd. None is NaN, which the maximum of the ops drops.
+/// Numbers of any size below 10^`exponent`, some of them odd. None is NaN, which the maximum of the ops drops: so 10^`exponent` is finite.
 fn numbers(rows: Rows, seed: u64, exponent: i32) -> Vec<u8> {
     const ODD: [f32; 7] =
         [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN_POSITIVE / 64.0, 65_504.0 * 127.0];
@@ -109,7 +109,7 @@ proptest! {
 
     #[test]
     fn rows_into_blocks_are_one_step_and_have_the_bits_of_the_ops(
-        (kv, n, blocks) in (1u32..5, 1u32..40, 1u32..5), dtype in float(), exponent in -12i32..40, seed in any::<u64>()
+        (kv, n, blocks) in (1u32..5, 1u32..40, 1u32..5), dtype in float(), exponent in -12i32..39, seed in any::<u64>()
     ) {
         let shape = Rows { kv, n, blocks, dtype };
         let mut b = Build::new();
