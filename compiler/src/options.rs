@@ -28,10 +28,10 @@ pub struct CompileOptions {
     /// Puts all splits into one context binary, which then holds shared tensors (the table of a tied head) once. For the
     /// embedded backend; chips read one file per split.
     pub one_file: bool,
-    /// Element type of activations, cache and weights that are not quantised.
+    /// Element type of activations, cache and weights that have no format of their own.
     pub precision: Precision,
-    /// How the weights of linear layers are stored; `None` as the model has them: bfloat16 stays bf16, other floats are float, the blocks of a quantised
-    /// GGUF file stay blocks.
+    /// How the weights of linear layers are stored; `None` as the model has them: bfloat16 stays bf16, other floats are
+    /// float, the blocks of a quantised GGUF file stay blocks.
     pub weights: Option<Weights>,
     /// Kinds of graphs beside the plain ones.
     pub kinds: GraphKinds,

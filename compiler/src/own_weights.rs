@@ -1,7 +1,7 @@
 //! The weight format that a model has by itself: what is compiled where no other is asked for.
 //!
-//! Float weights stay float, those of bfloat16 in their own type. Quantised ones, of a GGUF file, stay in blocks, in the smallest format that keeps them: `q4_0` for
-//! Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either, and
+//! Float weights stay float, those of bfloat16 in their own type. Quantised ones, of a GGUF file, stay in blocks, in the smallest
+//! format that keeps them: `q4_0` for Q4_0, `q8_0` for everything else. Q4_0, Q5_0, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K and IQ4_XS are copied by either, and
 //! matrices of floats in such a file stay floats. Where `q4_0` is not asked for but chosen here, the others have eight bits: Q8_0 is
 //! copied, and what must be rounded loses least. Chips and other libraries take no blocks, and no bfloat16.
 

@@ -1,6 +1,6 @@
 //! An element type that is newer than the headers which `abi/qnn-abi.json` was read from.
 //!
-//! QAIRT's headers of 2025 have it, and the libraries of 2.51 name it in their messages.
+//! QAIRT's newer headers have the number, and `libQnnHtp.so` of 2.51 answers to it by the type's name (`qnn-api/tests/real_htp.rs`).
 
 use crate::Qnn_DataType_t;
 

@@ -22,7 +22,7 @@
 //! | [`provider`] | what `QnnInterface_getProviders` hands out; versions |
 //! | [`stub`] | tables whose every slot returns [`NOT_SUPPORTED`](stub::NOT_SUPPORTED) |
 //! | [`error`] | from a number to its name, its component and what it usually means |
-//! | [`bfloat16`] | an element type that is newer than the headers
+//! | [`bfloat16`] | an element type that is newer than the headers |
 //! | [`cpu_op_package`] | what an op package for the CPU is given and gives back |
 //! | [`host`] | what only the embedded backend knows: its number, a folder for weights |
 //! | [`htp`] | the HTP device config, whose layout changed under the headers |

@@ -11,8 +11,8 @@ use clap::Args;
 use crate::llama_cpp::quantise;
 use crate::workspace::{root, sh};
 
-/// Types of files. BF16 is no quantised one, but kept as it is too. Most others hold matrices of several: layers that matter more have more bits. MXFP4, which is for experts, is so for all
-/// matrices if that is forbidden ([`flags`]).
+/// Types of files. BF16 is no quantised one, but kept as it is too. Most others hold matrices of several: layers that matter more have
+/// more bits. MXFP4, which is for experts, is so for all matrices if that is forbidden ([`flags`]).
 const TYPES: [&str; 12] =
     ["BF16", "Q4_0", "Q5_0", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4_MOE"];
 

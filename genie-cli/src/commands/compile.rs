@@ -38,7 +38,7 @@ pub struct Args {
     /// Decoder layers per split [default: all, or as many as the file limit allows].
     #[arg(long, value_name = "LAYERS", value_parser = crate::args::number::count)]
     pub layers_per_split: Option<usize>,
-    /// Type of activations, and of weights that `--weights` does not quantise.
+    /// Type of activations, and of weights that have no format of their own (see `--weights`).
     #[arg(long, value_enum, default_value = "f16")]
     pub precision: PrecisionArg,
     /// How the weights of linear layers are stored [default: as the model has them: bfloat16 stays bf16, other floats are

@@ -3,8 +3,8 @@
 use crate::bytes::Bytes;
 use crate::graph::typed::Constant;
 use crate::ir::{Dtype, Quant};
-use crate::kernels::{Float, Floats, FloatsMut, Isa, convert};
-use crate::step::Lane32;
+use crate::kernels::{Floats, FloatsMut, Isa, convert};
+use crate::step::{Lane32, float_of};
 use crate::storage::{QuantGrid, Storage};
 
 /// Words as bytes.
@@ -30,8 +30,7 @@ pub(crate) fn decode(isa: Isa, bytes: &[u8], dtype: Dtype, grid: Option<QuantGri
     let real = |q: i64| grid.map_or(q as f32, |grid| grid.dequantise(q)).to_bits();
     match dtype {
         Dtype::F32 => each!(4, u32::from_ne_bytes),
-        Dtype::F16 => convert::widen(isa, Floats::new(bytes, Float::F16), u32::as_real(out)),
-        Dtype::Bf16 => convert::widen(isa, Floats::new(bytes, Float::Bf16), u32::as_real(out)),
+        Dtype::F16 | Dtype::Bf16 => convert::widen(isa, Floats::new(bytes, float_of(dtype)), u32::as_real(out)),
         Dtype::I8 => each!(1, |b| i32::from(i8::from_ne_bytes(b)).cast_unsigned()),
         Dtype::I16 => each!(2, |b| i32::from(i16::from_ne_bytes(b)).cast_unsigned()),
         Dtype::I32 | Dtype::U32 => each!(4, u32::from_ne_bytes),
@@ -72,10 +71,9 @@ pub(crate) fn encode(isa: Isa, words: &[u32], dtype: Dtype, grid: Option<QuantGr
     match dtype {
         Dtype::F32 | Dtype::I32 | Dtype::U32 => out.copy_from_slice(as_bytes(words)),
         Dtype::F16 | Dtype::Bf16 => {
-            let ty = if dtype == Dtype::F16 { Float::F16 } else { Float::Bf16 };
             // SAFETY: words and numbers have the same size and alignment, every pattern is valid for both.
             let x = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<f32>(), words.len()) };
-            convert::narrow(isa, x, FloatsMut::new(out, ty));
+            convert::narrow(isa, x, FloatsMut::new(out, float_of(dtype)));
         }
         Dtype::I8 => each!(1, |w| int(w, -128, 127) as i8),
         Dtype::I16 => each!(2, |w| int(w, -32_768, 32_767) as i16),

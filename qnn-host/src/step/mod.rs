@@ -6,7 +6,7 @@ mod run_context;
 
 pub use arena::Arena;
 pub(crate) use client_buffer::ClientBuffer;
-pub(crate) use run_context::{Dst, Lane32, Place, RunContext, Src};
+pub(crate) use run_context::{Dst, Lane32, Place, RunContext, Src, float_of};
 
 use crate::bytes::Bytes;
 use crate::kernels::{Isa, convert};

@@ -68,6 +68,15 @@ pub(crate) struct RunContext<'r> {
 // that steps take of their outputs.
 unsafe impl Sync for RunContext<'_> {}
 
+/// The kernels' name of a float type.
+pub(crate) fn float_of(dtype: Dtype) -> Float {
+    match dtype {
+        Dtype::F16 => Float::F16,
+        Dtype::Bf16 => Float::Bf16,
+        _ => Float::F32,
+    }
+}
+
 impl<'r> RunContext<'r> {
     /// Views a run's memory. The first `scratch_at` bytes of the arena hold values, the rest is scratch.
     ///
@@ -123,12 +132,7 @@ impl<'r> RunContext<'r> {
 
     /// An operand of `float16`, `bfloat16` or `float32`, wherever it is.
     pub(crate) fn floats<'s>(&'s self, src: &'s Src) -> Floats<'s> {
-        let ty = match src.dtype {
-            Dtype::F16 => Float::F16,
-            Dtype::Bf16 => Float::Bf16,
-            _ => Float::F32,
-        };
-        Floats::new(self.bytes(src), ty)
+        Floats::new(self.bytes(src), float_of(src.dtype))
     }
 
     /// An operand to write, shared between the threads.
