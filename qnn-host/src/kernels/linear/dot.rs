@@ -105,9 +105,9 @@ fn chunk_rows<S: Simd>(job: &Job<'_>, elem_bytes: usize, threads: usize) -> usiz
 unsafe fn chunk<S: Simd>(s: S, job: &Job<'_>, layer: &Linear<'_>, weights: RowMat<'_>, n0: usize, count: usize) {
     // Products are written before they are read, those of a gate only if there is one.
     let mut main = [const { MaybeUninit::<f32>::uninit() }; FEW_ROWS * MAX_CHUNK];
-    let mut gate = main;
+    let mut gate = [const { MaybeUninit::<f32>::uninit() }; FEW_ROWS * MAX_CHUNK];
     let (main, gate) = (main.as_mut_ptr().cast::<f32>(), gate.as_mut_ptr().cast::<f32>());
-    let affine = Affine::of(s, layer, n0, count);
+    let affine = Affine::of(layer, n0, count);
     let gate_weights = layer.gate.and_then(|g| g.weights.as_rows());
     let many = job.m > FEW_ROWS;
     let most = if many { 4 } else { FEW_ROWS };

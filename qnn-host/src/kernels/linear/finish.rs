@@ -4,8 +4,7 @@
 
 use std::ops::Range;
 
-use super::super::convert::move_all;
-use super::super::float::with_elem;
+use super::super::float::{Load, with_elem};
 use super::super::math::silu;
 use super::super::simd::Simd;
 use super::super::{Floats, Mat};
@@ -14,75 +13,79 @@ use super::{Linear, Residual};
 /// Most outputs of one task.
 pub(super) const MAX_CHUNK: usize = 96;
 
-/// What sums of a task's outputs become: `sum * scale + bias`.
-pub(super) struct Affine {
-    main: Terms,
-    gate: Terms,
+/// What sums of a task's outputs become: `sum * scale + bias`, where the layer has them.
+///
+/// Nothing is copied: to write a few lines of the stack between two tasks cost a core of Zen 4 a fifth of the rate at which weights stream
+/// (docs/bench-results.md, "Between tasks").
+pub(super) struct Affine<'a> {
+    main: Terms<'a>,
+    gate: Terms<'a>,
 }
 
-/// Scales (ones where rows have none) and biases (zeros where there is none), widened.
-struct Terms {
-    scale: [f32; MAX_CHUNK],
-    bias: [f32; MAX_CHUNK],
+/// Scales and biases of a task's outputs.
+struct Terms<'a> {
+    scales: Option<&'a [f32]>,
+    bias: Option<Floats<'a>>,
 }
 
-impl Affine {
-    /// For the outputs `n0 .. n0 + count` of `layer`, `count <= MAX_CHUNK`.
+impl<'a> Affine<'a> {
+    /// For the outputs `n0 .. n0 + count` of `layer`.
     #[inline(always)]
-    pub(super) fn of<S: Simd>(s: S, layer: &Linear<'_>, n0: usize, count: usize) -> Self {
+    pub(super) fn of(layer: &Linear<'a>, n0: usize, count: usize) -> Self {
         let gate = layer.gate;
         Self {
-            main: Terms::of(s, Some(layer.weights), layer.bias, n0, count),
-            gate: Terms::of(s, gate.map(|g| g.weights), gate.and_then(|g| g.bias), n0, count),
+            main: Terms::of(Some(layer.weights), layer.bias, n0, count),
+            gate: Terms::of(gate.map(|g| g.weights), gate.and_then(|g| g.bias), n0, count),
         }
     }
 }
 
-impl Terms {
+impl<'a> Terms<'a> {
     #[inline(always)]
-    fn of<S: Simd>(s: S, weights: Option<Mat<'_>>, bias: Option<Floats<'_>>, n0: usize, count: usize) -> Self {
-        let mut terms = Self { scale: [1.0; MAX_CHUNK], bias: [0.0; MAX_CHUNK] };
-        widen(s, bias, n0, &mut terms.bias[..count]);
-        if let Some(rows) = weights.and_then(|w| w.as_rows())
-            && !rows.scales.is_empty()
-        {
-            terms.scale[..count].copy_from_slice(&rows.scales[n0..n0 + count]);
+    fn of(weights: Option<Mat<'a>>, bias: Option<Floats<'a>>, n0: usize, count: usize) -> Self {
+        let scales = weights.and_then(|w| w.as_rows()).map(|rows| rows.scales).filter(|scales| !scales.is_empty());
+        Self {
+            scales: scales.map(|scales| &scales[n0..n0 + count]),
+            bias: bias.map(|bias| bias.slice(n0..n0 + count)),
         }
-        terms
     }
 
     /// A vector of sums from `at` on.
     ///
     /// # Safety
-    /// `S::LANES` sums are readable at `sums + at`, `at + S::LANES <= MAX_CHUNK`.
+    /// `S::LANES` sums are readable at `sums + at`, and as many outputs of the task lie there.
     #[inline(always)]
     unsafe fn apply<S: Simd>(&self, s: S, sums: *const f32, at: usize) -> S::V {
-        // SAFETY: the caller's promise.
-        unsafe { s.fma(s.load(sums.add(at)), s.load(self.scale.as_ptr().add(at)), s.load(self.bias.as_ptr().add(at))) }
+        // SAFETY: the caller's promise; scales and biases are those of the task's outputs.
+        unsafe {
+            let load = |p: *const f32| s.load(p.add(at));
+            let bias = self.bias.map(|bias| with_elem!(bias.ty(), E => E::load(s, bias.ptr::<E>().add(at))));
+            scaled(s, load(sums), self.scales.map(|scales| load(scales.as_ptr())), bias)
+        }
     }
 
     /// [`Self::apply`] for the last `n < S::LANES` sums.
     ///
     /// # Safety
-    /// `n` sums are readable at `sums + at`, `at + n <= MAX_CHUNK`.
+    /// `n` sums are readable at `sums + at`, and as many outputs of the task lie there.
     #[inline(always)]
     unsafe fn apply_first<S: Simd>(&self, s: S, sums: *const f32, at: usize, n: usize) -> S::V {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; scales and biases are those of the task's outputs.
         unsafe {
-            let first = |p: *const f32| s.load_first(p.add(at), n);
-            s.fma(first(sums), first(self.scale.as_ptr()), first(self.bias.as_ptr()))
+            let load = |p: *const f32| s.load_first(p.add(at), n);
+            let bias = self.bias.map(|bias| with_elem!(bias.ty(), E => E::load_first(s, bias.ptr::<E>().add(at), n)));
+            scaled(s, load(sums), self.scales.map(|scales| load(scales.as_ptr())), bias)
         }
     }
 }
 
 #[inline(always)]
-fn widen<S: Simd>(s: S, bias: Option<Floats<'_>>, n0: usize, to: &mut [f32]) {
-    if let Some(bias) = bias {
-        let part = bias.slice(n0..n0 + to.len());
-        with_elem!(part.ty(), E => {
-            // SAFETY: both have that many elements.
-            unsafe { move_all::<S, E, f32>(s, part.ptr(), to.as_mut_ptr(), to.len()) }
-        });
+fn scaled<S: Simd>(s: S, sums: S::V, scales: Option<S::V>, bias: Option<S::V>) -> S::V {
+    match (scales, bias) {
+        (None, None) => sums,
+        (Some(scales), None) => s.mul(sums, scales),
+        (None, Some(bias)) => s.add(sums, bias),
+        (Some(scales), Some(bias)) => s.fma(sums, scales, bias),
     }
 }
 
@@ -107,7 +110,7 @@ pub(super) fn ask_for_outputs<S: Simd>(s: S, layer: &Linear<'_>, row: usize, n0:
 pub(super) unsafe fn finish_rows<S: Simd>(
     s: S,
     layer: &Linear<'_>,
-    affine: &Affine,
+    affine: &Affine<'_>,
     rows: Range<usize>,
     n0: usize,
     count: usize,
@@ -134,7 +137,7 @@ pub(super) unsafe fn finish_rows<S: Simd>(
 pub(super) unsafe fn finish<S: Simd>(
     s: S,
     layer: &Linear<'_>,
-    affine: &Affine,
+    affine: &Affine<'_>,
     row: usize,
     n0: usize,
     count: usize,

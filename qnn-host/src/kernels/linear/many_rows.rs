@@ -45,7 +45,7 @@ pub(super) unsafe fn chunk<S: Simd>(
     count: usize,
     own: *mut f32,
 ) {
-    let affine = Affine::of(s, layer, n0, count);
+    let affine = Affine::of(layer, n0, count);
     let gate_weights = layer.gate.and_then(|g| g.weights.as_rows());
     let main = own.wrapping_add(PRODUCTS_AT);
     let gate = main.wrapping_add(ROWS * MAX_CHUNK);

@@ -24,7 +24,7 @@ use super::super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::acts::{self, Order, len_bytes};
 use super::byte_open::{Kind, Next};
 use super::byte_panel::{Operands, SUMS_BYTES, Tile, panel_products};
-use super::tasks::{Task, tasks};
+use super::tasks::{Task, TaskSizes, tasks};
 use super::tiled::{self, OPEN_BLOCKS, OPEN_BYTES};
 use super::{DIRECT_ROWS, LINE, blocks};
 use crate::pool::Worker;
@@ -119,11 +119,12 @@ unsafe fn outputs<const R: usize>(
     let main = own.wrapping_add(tiled::PRODUCTS_AT);
     let gate = main.wrapping_add(tiled::PRODUCTS_LEN);
     // As many groups as there is room for, if all threads have some tasks.
-    let chunk_of = |weights: Packed<'_>| {
+    let sizes_of = |weights: Packed<'_>| {
         let fair = weights.rows().div_ceil(GROUP).div_ceil(TASKS * worker.count());
-        fair.clamp(1, MAX_CHUNK / GROUP) * GROUP
+        let chunk = fair.clamp(1, MAX_CHUNK / GROUP) * GROUP;
+        TaskSizes { least: chunk, most: chunk }
     };
-    for Task { layer, weights, n0, count } in tasks(worker, job, by_halves, chunk_of) {
+    for Task { layer, weights, n0, count } in tasks(worker, job, by_halves, sizes_of) {
         // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of whole panels with whole groups fit, and are
         // written before they are read (those of a gate only if there is one).
         unsafe {
@@ -132,7 +133,7 @@ unsafe fn outputs<const R: usize>(
                 products::<R>(Products { w: g, to: gate, ..to_main });
             }
             products::<R>(to_main);
-            let affine = Affine::of(d.float(), layer, n0, count);
+            let affine = Affine::of(layer, n0, count);
             finish_rows(d.float(), layer, &affine, 0..job.m, n0, count, main, gate);
         }
     }

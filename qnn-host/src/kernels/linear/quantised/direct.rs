@@ -8,16 +8,17 @@ use super::super::super::stream::{Ahead, FAR, FAR_OF_WIDE, ask};
 use super::super::Job;
 use super::super::finish::{Affine, MAX_CHUNK, finish_rows};
 use super::acts::{Record, len_bytes};
-use super::tasks::{Task, tasks};
+use super::tasks::{Task, TaskSizes, tasks};
 use super::{DIRECT_PANELS, DIRECT_ROWS, LINE, few_bits, half_blocks, k_blocks};
 use crate::pool::Worker;
 
-/// Bytes of weights of a task, about.
+/// Bytes of weights that a thread takes at the end, about.
 const TASK_BYTES: usize = 64 << 10;
 
-/// Outputs of a task.
-fn chunk_of(weights: Packed<'_>) -> usize {
-    (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP) * GROUP
+/// Outputs that a thread takes at the end, when the last ones are shared; before, as many such pieces as fit are one task.
+fn sizes_of(weights: Packed<'_>) -> TaskSizes {
+    let least = (TASK_BYTES / weights.group_bytes()).clamp(1, MAX_CHUNK / GROUP) * GROUP;
+    TaskSizes { least, most: MAX_CHUNK / least * least }
 }
 
 /// # Safety
@@ -32,9 +33,9 @@ pub(super) unsafe fn run<D: Dot>(
     rows: usize,
     blocks: usize,
 ) {
-    for Task { layer, weights, n0, count } in tasks(worker, job, by_halves, chunk_of) {
+    for Task { layer, weights, n0, count } in tasks(worker, job, by_halves, sizes_of) {
         let mut main = [const { MaybeUninit::<f32>::uninit() }; DIRECT_PANELS * DIRECT_ROWS * MAX_CHUNK];
-        let mut gate = main;
+        let mut gate = [const { MaybeUninit::<f32>::uninit() }; DIRECT_PANELS * DIRECT_ROWS * MAX_CHUNK];
         let (main, gate) = (main.as_mut_ptr().cast::<f32>(), gate.as_mut_ptr().cast::<f32>());
         let panels = job.m.div_ceil(rows);
         // SAFETY: the chunk lies inside the layer, and this thread alone took it; products of whole panels with whole
@@ -44,7 +45,7 @@ pub(super) unsafe fn run<D: Dot>(
                 products(d, g, n0, count, acts, [panels, rows], blocks, gate);
             }
             products(d, weights, n0, count, acts, [panels, rows], blocks, main);
-            let affine = Affine::of(d.float(), layer, n0, count);
+            let affine = Affine::of(layer, n0, count);
             finish_rows(d.float(), layer, &affine, 0..job.m, n0, count, main, gate);
         }
     }

@@ -15,17 +15,25 @@ pub(super) struct Task<'j, 'a> {
     pub(super) count: usize,
 }
 
-/// The tasks that this thread takes, of the packed layers with scales for each 16 (`by_halves`) or with others. `chunk_of` says how many
-/// outputs a task of such weights has, in whole groups.
+/// Outputs of a task, in whole groups.
+#[derive(Clone, Copy)]
+pub(super) struct TaskSizes {
+    /// What threads take, one at a time, when little is left.
+    pub(super) least: usize,
+    /// What is computed without a pause where more lie in a row: a multiple of `least`.
+    pub(super) most: usize,
+}
+
+/// The tasks that this thread takes, of the packed layers with scales for each 16 (`by_halves`) or with others.
 #[inline(always)]
 pub(super) fn tasks<'j, 'a>(
     worker: Worker<'j>,
     job: &'j Job<'a>,
     by_halves: bool,
-    chunk_of: impl Fn(Packed<'a>) -> usize,
+    sizes_of: impl Fn(Packed<'a>) -> TaskSizes,
 ) -> impl Iterator<Item = Task<'j, 'a>> {
     let mut layers = job.layers.iter().filter_map(move |layer| Some((layer, packed(layer, by_halves)?)));
-    let all = layers.clone().map(|(_, weights)| weights.rows().div_ceil(chunk_of(weights))).sum();
+    let all = layers.clone().map(|(_, weights)| weights.rows().div_ceil(sizes_of(weights).least)).sum();
     let (mut run, mut first, mut current) = (0..0, 0, layers.next());
     std::iter::from_fn(move || {
         if run.is_empty() {
@@ -33,13 +41,14 @@ pub(super) fn tasks<'j, 'a>(
         }
         loop {
             let (layer, weights) = current?;
-            let (n, chunk) = (weights.rows(), chunk_of(weights));
-            let n0 = (run.start - first) * chunk;
+            let (n, TaskSizes { least, most }) = (weights.rows(), sizes_of(weights));
+            let n0 = (run.start - first) * least;
             if n0 < n {
-                run.start += 1;
-                return Some(Task { layer, weights, n0, count: chunk.min(n - n0) });
+                let count = most.min(run.len() * least).min(n - n0);
+                run.start += count.div_ceil(least);
+                return Some(Task { layer, weights, n0, count });
             }
-            first += n.div_ceil(chunk);
+            first += n.div_ceil(least);
             current = layers.next();
         }
     })

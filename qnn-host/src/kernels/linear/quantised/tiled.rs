@@ -132,7 +132,7 @@ unsafe fn outputs<D: Dot>(
     count: usize,
 ) {
     let s = d.float();
-    let affine = Affine::of(s, layer, n0, count);
+    let affine = Affine::of(layer, n0, count);
     let width = count.div_ceil(GROUP) * GROUP;
     let main = own.wrapping_add(PRODUCTS_AT);
     let gate = main.wrapping_add(PRODUCTS_LEN);

@@ -272,7 +272,7 @@ impl OutPlace {
 )]
 unsafe fn finish_rows(s: Float, layer: &Linear<'_>, sums: Sums, place: OutPlace, from: usize, count: usize) {
     let OutPlace { row0, rows, n0, .. } = place;
-    let affine = Affine::of(s, layer, n0 + from, count);
+    let affine = Affine::of(layer, n0 + from, count);
     let (mut main, mut gate) = ([0.0f32; MAX_CHUNK], [0.0f32; MAX_CHUNK]);
     let steps = layer.weights.rows() / TILE_K;
     for row in 0..rows {
