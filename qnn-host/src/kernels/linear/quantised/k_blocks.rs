@@ -91,14 +91,15 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         let bits = const { bits_of(KIND) };
         let Operands { weights, minima, acts, blocks, to, .. } = self.0;
         let minima = minima.unwrap_or(weights);
-        let ahead = Ahead::of_streams(FAR);
+        // With one row there is little to compute, but for fifth bits.
+        let ahead = if R == 1 && KIND != UFIVE { Ahead::of_one_stream(FAR) } else { Ahead::of_streams(FAR) };
         let mut results = [d.zero(); R];
         for stretch in 0..blocks.div_ceil(BLOCKS) {
             let start = weights.wrapping_add(stretch * stretch_bytes(bits));
             let less = minima.wrapping_add(stretch * BLOCKS_AT);
             let ask_at = |at: usize| ask(d.float(), start.wrapping_add(at), ahead);
             (0..BLOCKS_AT).step_by(64).for_each(ask_at);
-            if LESS {
+            if LESS && !ahead.is_nothing() {
                 (0..BLOCKS_AT).step_by(64).for_each(|at| d.float().prefetch_l2(less.wrapping_add(at + MINIMA_AHEAD)));
             }
             // SAFETY: a stretch begins with its scales, also of minima if there are any.
