@@ -44,10 +44,7 @@ impl<'a> Terms<'a> {
     #[inline(always)]
     fn of(weights: Option<Mat<'a>>, bias: Option<Floats<'a>>, n0: usize, count: usize) -> Self {
         let scales = weights.and_then(|w| w.as_rows()).map(|rows| rows.scales).filter(|scales| !scales.is_empty());
-        Self {
-            scales: scales.map(|scales| &scales[n0..n0 + count]),
-            bias: bias.map(|bias| bias.slice(n0..n0 + count)),
-        }
+        Self { scales: scales.map(|scales| &scales[n0..n0 + count]), bias: bias.map(|bias| bias.slice(n0..n0 + count)) }
     }
 
     /// A vector of sums from `at` on.

@@ -91,7 +91,7 @@ impl<const KIND: u8, const LESS: bool> Group<KIND, LESS> {
         let bits = const { bits_of(KIND) };
         let Operands { weights, minima, acts, blocks, to, .. } = self.0;
         let minima = minima.unwrap_or(weights);
-        // With one row there is little to compute, but for fifth bits.
+        // With one row there is little to compute, except with fifth bits.
         let ahead = if R == 1 && KIND != UFIVE { Ahead::of_one_stream(FAR) } else { Ahead::of_streams(FAR) };
         let mut results = [d.zero(); R];
         for stretch in 0..blocks.div_ceil(BLOCKS) {

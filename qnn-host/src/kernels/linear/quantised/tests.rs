@@ -217,6 +217,17 @@ fn blocks_of_rows_and_opened_columns_meet_at_their_edges() {
     }
 }
 
+/// Long rows, of which threads take 16 at a time at the end, and up to 96 together before.
+#[test]
+fn outputs_that_are_taken_together_are_those_of_the_layer() {
+    for (threads, n, packing, gate) in [(1, 500, 1, None), (2, 407, 3, Some(3)), (3, 336, 5, None), (1, 97, 0, Some(1))]
+    {
+        let (packing, gate) = (Packing::ALL[packing], gate.map(|gate| Packing::ALL[gate]));
+        let problem = Problem { m: 1, n, k: 4096, packing, bias: true, gate, minima: true, residual: true, seed: 13 };
+        problem.check(&pool(threads));
+    }
+}
+
 /// Tasks have 512 rows where that makes enough of them, which with one thread takes some outputs: such rows have the bits of fewer at a time.
 #[test]
 fn tasks_of_the_most_rows_have_the_bits_of_smaller_ones() {
