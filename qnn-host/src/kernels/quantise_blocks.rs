@@ -4,8 +4,8 @@
 //! `least`, rounded to `float16`; numbers are chosen for the rounded scale: the quotient to the nearest whole number, halves away
 //! from zero, 0 to 255.
 //! *Invariant*: every unit makes the bits of the ops that say the same one by one (Abs, ReduceMax, Divide, Maximum, Convert, Divide,
-//! Convert, Multiply), whatever the numbers: infinity has an infinite scale. But one NaN makes its block's scale NaN, and so whatever
-//! is computed with the block; a maximum of the ops drops it.
+//! Convert, Multiply), whatever the numbers: infinity has an infinite scale. One NaN makes its block's scale NaN, and so whatever
+//! is computed with the block; which of NaN's bits is not said.
 
 use half::f16;
 

@@ -1,5 +1,6 @@
 //! `ElementWiseBinary` under all its names: operations on pairs of elements, broadcast.
 
+use super::common::{larger, smaller};
 use super::prelude::*;
 use super::spec::LowerFn;
 use crate::graph::scalar::BinaryOp;
@@ -260,8 +261,8 @@ impl Fill for RealBinary {
             BinaryOp::Subtract => pair.map(cx, first, out, |a: f32, b| a - b),
             BinaryOp::Multiply => pair.map(cx, first, out, |a: f32, b| a * b),
             BinaryOp::Divide => pair.map(cx, first, out, |a: f32, b| a / b),
-            BinaryOp::Maximum => pair.map(cx, first, out, f32::max),
-            BinaryOp::Minimum => pair.map(cx, first, out, f32::min),
+            BinaryOp::Maximum => pair.map(cx, first, out, larger::<f32>),
+            BinaryOp::Minimum => pair.map(cx, first, out, smaller::<f32>),
             BinaryOp::Power => pair.map(cx, first, out, f32::powf),
             BinaryOp::SquaredDifference => pair.map(cx, first, out, |a: f32, b| (a - b) * (a - b)),
             BinaryOp::FloorDiv => pair.map(cx, first, out, |a: f32, b| (a / b).floor()),

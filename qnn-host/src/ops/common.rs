@@ -65,3 +65,17 @@ pub(super) fn without(call: &Call<'_>, axes: &[usize], keep: bool) -> Shapes {
 pub(super) fn is_within(part: &[u32], whole: &[u32], axis: usize) -> bool {
     part.len() == whole.len() && (0..whole.len()).all(|a| a == axis || part[a] <= whole[a])
 }
+
+/// The larger number; NaN where either is. `f32::max` would drop it, and a broken row of a cache would look whole.
+pub(super) fn larger<T: PartialOrd>(a: T, b: T) -> T {
+    if a > b || is_nan(&a) { a } else { b }
+}
+
+/// The smaller number; NaN where either is.
+pub(super) fn smaller<T: PartialOrd>(a: T, b: T) -> T {
+    if a < b || is_nan(&a) { a } else { b }
+}
+
+fn is_nan<T: PartialOrd>(x: &T) -> bool {
+    x.partial_cmp(x).is_none()
+}

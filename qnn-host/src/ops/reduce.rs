@@ -1,5 +1,6 @@
 //! `ReduceSum`, `ReduceMean`, ...: many elements to one, over any axes.
 
+use super::common::{larger, smaller};
 use super::prelude::*;
 use super::spec::LowerFn;
 use crate::graph::scalar::ReduceOp;
@@ -97,8 +98,8 @@ impl Fill for RealReduce {
             *out = match self.op {
                 ReduceOp::Sum => fold(0.0, |a, b| a + b),
                 ReduceOp::Mean => fold(0.0, |a, b| a + b) / self.axes.count() as f64,
-                ReduceOp::Max => fold(f64::NEG_INFINITY, f64::max),
-                ReduceOp::Min => fold(f64::INFINITY, f64::min),
+                ReduceOp::Max => fold(f64::NEG_INFINITY, larger),
+                ReduceOp::Min => fold(f64::INFINITY, smaller),
                 ReduceOp::Prod => fold(1.0, |a, b| a * b),
             } as f32;
         }

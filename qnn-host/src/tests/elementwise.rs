@@ -45,6 +45,18 @@ fn binary_operations_broadcast() {
 }
 
 #[test]
+fn the_larger_and_the_smaller_of_nan_and_a_number_are_nan() {
+    const NAN: f64 = f64::NAN;
+    let (a, b) = (T::list(&[4], &[NAN, 2.0, NAN, 2.0]), T::list(&[4], &[1.0, NAN, NAN, 1.0]));
+    for (name, of_numbers) in [("ElementWiseMaximum", 2.0), ("ElementWiseMinimum", 1.0)] {
+        for dtype in [Dtype::F32, Dtype::F16] {
+            let case = Case::new(name).typed(&a, dtype).typed(&b, dtype);
+            case.output_typed(T::list(&[4], &[NAN, NAN, NAN, of_numbers]), dtype).check();
+        }
+    }
+}
+
+#[test]
 fn comparisons_and_logic_yield_truth() {
     let ops: [Binary; 6] = [
         ("ElementWiseEqual", 3, |a, b| f64::from(a == b)),

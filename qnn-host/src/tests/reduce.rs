@@ -85,6 +85,12 @@ fn reductions_over_any_axes() {
             case("ReduceMin").yields(of(&|e| e.iter().copied().fold(f64::INFINITY, f64::min)));
         }
     }
+    const NAN: f64 = f64::NAN;
+    let odd = T::list(&[4, 3], &[NAN, 1.0, 2.0, 1.0, NAN, 2.0, 1.0, 2.0, NAN, 3.0, 1.0, 2.0]);
+    for (op, of_numbers) in [("ReduceMax", 3.0), ("ReduceMin", 1.0)] {
+        let case = Case::new(op).param("axes", ints(&[1])).input(&odd);
+        case.yields(T::list(&[4], &[NAN, NAN, NAN, of_numbers]));
+    }
     let ids = T::list(&[2, 3], &[1.0, -2.0, 5.0, 4.0, 0.0, 9.0]);
     let case = Case::new("ReduceSum").param("axes", ints(&[1])).typed(&ids, Dtype::I32);
     case.output_typed(T::list(&[2], &[4.0, 13.0]), Dtype::I32).check();
