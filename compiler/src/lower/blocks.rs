@@ -16,6 +16,7 @@ use super::weight_format::{BLOCK, BlockBits, WeightSpec};
 use crate::checkpoint::{BlockFormat, Checkpoint, FiniteCheck, SourceDtype, TensorEntry, for_each_chunk, for_each_raw};
 use crate::fs::OnBytes;
 use crate::{CompileError, Result};
+use core::ops::RangeInclusive;
 use genie_types::{Dtype, Quant, TensorInfo};
 use half::f16;
 
@@ -26,6 +27,8 @@ pub(super) struct Stored {
     pub(super) minima: Option<Minima>,
     /// Error of rounding.
     pub(super) loss: RoundingLoss,
+    /// What is to be said of scales that cannot be packed.
+    pub(super) note: Option<String>,
 }
 
 /// One weight as blocks.
@@ -68,6 +71,7 @@ pub(super) fn blocks(
         }
         _ => for_each_chunk(checkpoint, &weight.name, entry, on_read, |values| writer.round(values, weight))?,
     }
+    let note = writer.unpacked.map(|scales| scales.note());
     let BlockWriter { bytes, scales, minima, loss, .. } = writer;
     let quant = Quant::Block { block_dims: vec![1, bits.block() as u32], scale_offsets: scales };
     let minima = (!minima.0.is_empty()).then(|| {
@@ -76,7 +80,29 @@ pub(super) fn blocks(
         let quant = Quant::Block { block_dims: vec![1, (MINIMA_OF / bits.block()) as u32], scale_offsets };
         Minima { info: TensorInfo::new(name, dims, Dtype::UFixed8).with_quant(quant), bytes }
     });
-    Ok(Stored { info: weight.info(bits.dtype()).with_quant(quant), bytes, minima, loss })
+    Ok(Stored { info: weight.info(bits.dtype()).with_quant(quant), bytes, minima, loss, note })
+}
+
+/// Powers of two that the embedded backend packs as exponents; source: docs/graph-contract.md, *Weights in blocks of few values*.
+const EXPONENTS: RangeInclusive<i32> = -126..=119;
+
+/// Scales of `MXFP4` outside of [`EXPONENTS`]: a matrix with any is packed in no form.
+#[derive(Clone, Copy)]
+struct Unpacked {
+    blocks: usize,
+    /// The exponent of the first.
+    first: i32,
+}
+
+impl Unpacked {
+    fn note(self) -> String {
+        let Self { blocks, first } = self;
+        let (least, most) = EXPONENTS.into_inner();
+        format!(
+            "{blocks} of its blocks in MXFP4 have scales outside of 2^{least} to 2^{most} (the first, 2^{first}): it is stored as \
+             bytes with float32 scales, 9 bits per weight and not 4.25, and computed in float32"
+        )
+    }
 }
 
 /// Values whose minima share a scale.
@@ -90,11 +116,13 @@ struct BlockWriter {
     /// Minima and their scales.
     minima: (Vec<u8>, Vec<(f32, i32)>),
     loss: RoundingLoss,
+    unpacked: Option<Unpacked>,
 }
 
 impl BlockWriter {
     fn new(bits: BlockBits) -> Self {
-        Self { bits, bytes: Vec::new(), scales: Vec::new(), minima: Default::default(), loss: RoundingLoss::default() }
+        let (minima, loss) = (Default::default(), RoundingLoss::default());
+        Self { bits, bytes: Vec::new(), scales: Vec::new(), minima, loss, unpacked: None }
     }
 
     /// Whether two values share a byte.
@@ -110,9 +138,20 @@ impl BlockWriter {
             // A float16 times a byte is always finite; the largest scales of `MXFP4` leave f32's range.
             let largest = q.iter().fold(0, |m, q| q.unsigned_abs().max(m));
             finite.pass_scaled(BLOCK, &[scale, scale * f32::from(largest)])?;
+            if format == BlockFormat::MXFP4 {
+                self.see_power(scale);
+            }
             self.push(scale, &q);
         }
         Ok(())
+    }
+
+    /// Counts a power of two that cannot be packed.
+    fn see_power(&mut self, scale: f32) {
+        let exponent = scale.log2().round() as i32;
+        if scale != 0.0 && !EXPONENTS.contains(&exponent) {
+            self.unpacked.get_or_insert(Unpacked { blocks: 0, first: exponent }).blocks += 1;
+        }
     }
 
     /// Copies blocks of `Q6_K` or `Q3_K`.

@@ -27,6 +27,8 @@ pub(crate) struct EncodedWeight {
     pub(crate) source_bytes: u64,
     /// Error of rounding to blocks, or to bfloat16.
     pub(crate) loss: RoundingLoss,
+    /// What is to be said of it, after its name.
+    pub(crate) note: Option<String>,
 }
 
 /// Whole numbers with a scale for each 256 columns, `[out, in / 32]` or `[out, in / 16]`.
@@ -48,7 +50,7 @@ impl EncodedWeight {
         on_read: &mut OnBytes<'_>,
     ) -> Result<Self> {
         let entry = checkpoint.expect(&weight.name, &weight.dims)?;
-        let (mut loss, mut minima) = (RoundingLoss::default(), None);
+        let (mut loss, mut minima, mut note) = (RoundingLoss::default(), None, None);
         let (info, bytes) = match format.encoding_of(weight.role, &entry.dtype) {
             Encoding::Float(Precision::F32) => {
                 let mut bytes = Vec::with_capacity(4 * weight.n_elems());
@@ -76,7 +78,7 @@ impl EncodedWeight {
                 let eight = format.keeps_eight_bits && entry.dtype != SourceDtype::Blocks(BlockFormat::Q4_0);
                 let bits = if eight { BlockBits::Eight } else { bits };
                 let stored = blocks(checkpoint, weight, entry, copied.unwrap_or(bits), on_read)?;
-                (loss, minima) = (stored.loss, stored.minima);
+                (loss, minima, note) = (stored.loss, stored.minima, stored.note);
                 (stored.info, stored.bytes)
             }
         };
@@ -88,7 +90,7 @@ impl EncodedWeight {
             }
             _ => (info, bytes),
         };
-        Ok(Self { info, bytes, minima, source_bytes: entry.bytes, loss })
+        Ok(Self { info, bytes, minima, source_bytes: entry.bytes, loss, note })
     }
 }
 

@@ -207,5 +207,6 @@ fn constant(name: String, dims: Vec<usize>, values: &[f32], dtype: Dtype) -> Enc
         minima: None,
         source_bytes,
         loss: Default::default(),
+        note: None,
     }
 }

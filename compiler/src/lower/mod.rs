@@ -372,6 +372,9 @@ impl<'a> Source<'a> {
         let stored = stored.map_err(|error| self.checkpoint.in_stored_words(error))?;
         let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
         self.loss.join(stored.loss);
+        if let Some(note) = &stored.note {
+            self.progress.note(&format!("`{}`: {note}", self.checkpoint.stored_name(&weight.name)));
+        }
         self.progress.item(&weight.name, stored.source_bytes);
         Ok(handles)
     }

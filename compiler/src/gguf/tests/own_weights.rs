@@ -96,6 +96,35 @@ fn floats_of_four_bits_stay_as_they_are() {
     }
 }
 
+/// The least and the largest power of two that the host packs, and what is said of those beyond it, of a layer and of the table.
+#[test]
+fn scales_that_cannot_be_packed_are_reported() {
+    let said_with = |scales: &[(&str, u8)]| {
+        let mut draft = quantised(Matrices::F32);
+        for tensor in draft.tensors.iter_mut().filter(|tensor| tensor.dims.len() == 2) {
+            tensor.ty = 39;
+            tensor.bytes = vec![0x11; (tensor.dims.iter().product::<u64>() / 32 * 17) as usize];
+            tensor.bytes.chunks_mut(17).for_each(|block| block[0] = 120);
+        }
+        for (i, (name, scale)) in scales.iter().enumerate() {
+            draft.tensor(name).bytes[17 * (2 * i + 1)] = *scale;
+        }
+        let notes = of_draft(&draft, None).1;
+        notes.into_iter().filter(|note| note.contains("outside")).collect::<Vec<_>>()
+    };
+    let note = |name: &str, blocks: usize, exponent: i32| {
+        format!(
+            "`{name}`: {blocks} of its blocks in MXFP4 have scales outside of 2^-126 to 2^119 (the first, 2^{exponent}): it is \
+             stored as bytes with float32 scales, 9 bits per weight and not 4.25, and computed in float32"
+        )
+    };
+    let (layer, table) = ("blk.0.ffn_up.weight", "token_embd.weight");
+    assert_eq!(said_with(&[(layer, 2), (layer, 247), (table, 247)]), [""; 0], "all of them are packed");
+    assert_eq!(said_with(&[(layer, 248)]), [note(layer, 1, 120)]);
+    assert_eq!(said_with(&[(layer, 1), (layer, 252)]), [note(layer, 2, -127)]);
+    assert_eq!(said_with(&[(table, 0)]), [note(table, 1, -128)]);
+}
+
 #[test]
 fn weights_that_are_not_quantised_stay_float() {
     for matrices in [Matrices::F32, Matrices::F16] {
