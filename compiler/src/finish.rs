@@ -95,9 +95,9 @@ impl SaveStages<'_> {
 }
 
 /// A stop that a watch asked for, in this crate's words.
-pub(crate) fn of_save(error: qnn_api::Error) -> CompileError {
+pub(crate) fn of_watched(error: qnn_api::Error) -> CompileError {
     match error {
-        qnn_api::Error::Stopped { .. } => CompileError::Cancelled,
+        qnn_api::Error::Stopped { .. } | qnn_api::Error::ConstantStopped { .. } => CompileError::Cancelled,
         error => error.into(),
     }
 }

@@ -7,6 +7,7 @@ use crate::{CompileOptions, HtpOptions, Manifest, Progress, Result, finish};
 use genie_bundle::BackendId;
 use genie_types::TensorInfo;
 use qnn_api::{Backend, Context, ContextOptions, GraphBuilder, GraphOptions, HtpGraphOptions, SaveWatch, TensorRef};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ impl TargetContext for QnnContext {
     }
 
     fn save(self, path: &Path, watch: &mut SaveWatch<'_>) -> Result<()> {
-        self.context.save_watched(path, watch).map_err(finish::of_save)
+        self.context.save_watched(path, watch).map_err(finish::of_watched)
     }
 }
 
@@ -102,6 +103,11 @@ impl GraphSink for GraphBuilder {
 
     fn constant(&mut self, info: &TensorInfo, bytes: &[u8]) -> Result<TensorRef> {
         Ok(GraphBuilder::constant(self, info, bytes)?)
+    }
+
+    fn weight(&mut self, info: &TensorInfo, bytes: &[u8], progress: &dyn Progress) -> Result<TensorRef> {
+        let mut watch = || if progress.cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        self.constant_watched(info, bytes, &mut watch).map_err(finish::of_watched)
     }
 
     fn node(

@@ -19,15 +19,18 @@ struct Watch {
     within: u64,
     stop: Option<(Stage, Cell<usize>)>,
     is_open: bool,
+    /// Questions since the last report, and the most of them, while weights are converted.
+    in_a_row: Cell<(usize, usize)>,
 }
 
 impl Watch {
     fn new(stop: Option<(Stage, usize)>) -> Self {
         let stop = stop.map(|(stage, left)| (stage, left.into()));
-        Self { seen: Vec::new(), within: 0, stop, is_open: false }
+        Self { seen: Vec::new(), within: 0, stop, is_open: false, in_a_row: Cell::default() }
     }
 
     fn reported(&mut self, bytes: u64) {
+        self.in_a_row.set((0, self.in_a_row.get().1));
         let largest = &mut self.seen.last_mut().unwrap().2;
         *largest = bytes.max(*largest);
     }
@@ -57,6 +60,10 @@ impl Progress for Watch {
     fn note(&mut self, _text: &str) {}
 
     fn cancelled(&self) -> bool {
+        if self.is_open && matches!(self.seen.last(), Some((Stage::Weights { .. }, ..))) {
+            let (now, most) = self.in_a_row.get();
+            self.in_a_row.set((now + 1, most.max(now + 1)));
+        }
         let Some((stage, left)) = &self.stop else { return false };
         if self.is_open && self.seen.last().is_some_and(|(now, ..)| now == stage) {
             left.set(left.get().saturating_sub(1));
@@ -65,7 +72,10 @@ impl Progress for Watch {
     }
 }
 
-/// A model with a table of 51 MB, in parts of several megabytes everywhere.
+/// Bytes of the model's table.
+const TABLE: u64 = 200_000 * 64 * 4;
+
+/// A model with that table, in parts of several megabytes everywhere.
 fn options(place: &Path) -> CompileOptions {
     let model = place.join("model");
     if !model.exists() {
@@ -100,6 +110,9 @@ fn every_stage_tells_of_bytes_and_a_stop_within_it_leaves_nothing() {
         "try bundle",
     ];
     assert_eq!(names, expected);
+    // Two graphs are given the table, which is hashed and written, and hashed and compared.
+    let (_, asked) = whole.in_a_row.get();
+    assert!(asked > 2 * (TABLE >> 22) as usize, "asked {asked} times while a table is kept");
 
     for (stage, bytes, largest) in whole.seen {
         if !matches!(stage, Stage::Finalize { .. } | Stage::Try) {

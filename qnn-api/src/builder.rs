@@ -3,6 +3,7 @@
 //! *Invariant*: whatever a C struct that was handed to the library points at is kept until the graph is finalised;
 //! only the bytes of [`GraphBuilder::constant`] are lent for the call, which the library copies.
 
+use core::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +18,7 @@ use crate::graph::Graph;
 use crate::library::BACKEND_ID_HTP;
 use crate::options::GraphOptions;
 use crate::param::{Owner, Param, Value};
+use crate::save_watch::{SavePart, Watcher};
 use crate::system::GraphSpec;
 use crate::table::CallContext;
 
@@ -33,6 +35,9 @@ pub enum TensorKind {
     /// A node, for other nodes.
     Native,
 }
+
+/// Asked whether to go on.
+type Watch<'w> = &'w mut dyn FnMut() -> ControlFlow<()>;
 
 /// A tensor of one builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,7 +132,7 @@ impl GraphBuilder {
             TensorKind::Output => Role::Output,
             TensorKind::Native => Role::Native,
         };
-        self.declare(info, role, None)
+        self.declare(info, role, None, None)
     }
 
     /// Declares a tensor with contents. The bytes are lent for the call.
@@ -135,6 +140,25 @@ impl GraphBuilder {
     /// # Errors
     /// Bytes of another size than the tensor's, and as for [`GraphBuilder::tensor`].
     pub fn constant(&mut self, info: &TensorInfo, bytes: &[u8]) -> Result<TensorRef> {
+        self.declare_constant(info, bytes, None)
+    }
+
+    /// As [`GraphBuilder::constant`]; `watch` is asked every few megabytes while the embedded backend packs and keeps the contents
+    /// ([`ContextOptions::host_scratch`](crate::ContextOptions::host_scratch)), and may end it. Other libraries take them in one call, in which it is not asked.
+    /// It is called while the library is locked, so it must not use the library.
+    ///
+    /// # Errors
+    /// [`Error::ConstantStopped`], as soon as `watch` breaks: the graph is as it was. Those of [`GraphBuilder::constant`].
+    pub fn constant_watched(
+        &mut self,
+        info: &TensorInfo,
+        bytes: &[u8],
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<TensorRef> {
+        self.declare_constant(info, bytes, Some(watch))
+    }
+
+    fn declare_constant(&mut self, info: &TensorInfo, bytes: &[u8], watch: Option<Watch<'_>>) -> Result<TensorRef> {
         if bytes.len() != info.size_bytes() {
             return Err(Error::BufferSize {
                 graph: self.name.clone(),
@@ -143,7 +167,7 @@ impl GraphBuilder {
                 found: bytes.len(),
             });
         }
-        self.declare(info, Role::Static, Some(bytes))
+        self.declare(info, Role::Static, Some(bytes), watch)
     }
 
     /// Adds a node of package `qti.aisw`, or of another one as `package::op`. Tensor parameters are registered as `{node}_{param}`.
@@ -213,7 +237,13 @@ impl GraphBuilder {
         unsafe { Graph::from_raw(self.raw, &self.context, &spec) }
     }
 
-    fn declare(&mut self, info: &TensorInfo, role: Role, bytes: Option<&[u8]>) -> Result<TensorRef> {
+    fn declare(
+        &mut self,
+        info: &TensorInfo,
+        role: Role,
+        bytes: Option<&[u8]>,
+        watch: Option<Watch<'_>>,
+    ) -> Result<TensorRef> {
         // Blocks have a scale each: all graphs together would hold more of them than the weights are large. The
         // embedded backend knows a declared tensor by its id, so that its encoding is lent for the call.
         let is_lent = role == Role::Static && self.context.backend.library().backend_id() == HOST_BACKEND_ID;
@@ -222,13 +252,26 @@ impl GraphBuilder {
         if let Some(bytes) = bytes {
             raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, bytes)?;
         }
-        let calls = self.context.backend.lock();
+        let (context, graph) = (&self.context, self.raw);
+        let calls = context.backend.lock();
         // SAFETY: a graph of this context that is not finalised; the struct and what it points at live until the call
         // returns, which fills in the id.
-        unsafe { self.context.table().tensor_create_graph_tensor(self.raw, &raw mut raw) }
-            .context(self.context.display_name(), || {
-                format!("declare tensor `{}` of graph `{}`", info.name, self.name)
-            })?;
+        let mut call = || unsafe { context.table().tensor_create_graph_tensor(graph, &raw mut raw) };
+        let declared = match watch {
+            None => call(),
+            Some(watch) => {
+                let mut ask = |_| watch();
+                let mut watcher = Watcher::new(&mut ask);
+                // The reports are not passed on, so that it does not matter which part they are of.
+                let declared = watcher.during(context, SavePart::LayOut, call);
+                if watcher.is_stopped() {
+                    return Err(Error::ConstantStopped { graph: self.name.clone(), tensor: info.name.clone() });
+                }
+                declared
+            }
+        };
+        declared
+            .context(context.display_name(), || format!("declare tensor `{}` of graph `{}`", info.name, self.name))?;
         drop(calls);
         // The bytes were lent: nodes must not be given a pointer to what may be gone.
         raw.anon0.v1.anon0.clientBuf = Qnn_ClientBuffer_t::default();
@@ -264,7 +307,7 @@ impl GraphBuilder {
                 scalar(value)
             }
             Value::Table(info, bytes) => {
-                let tensor = self.declare(&info, Role::Static, Some(&bytes))?;
+                let tensor = self.declare(&info, Role::Static, Some(&bytes), None)?;
                 let mut raw = self.tensors[tensor.index].raw;
                 raw.anon0.v1.anon0.clientBuf = client_bytes(&info.name, &bytes)?;
                 self.contents.push(bytes);

@@ -229,6 +229,14 @@ pub enum Error {
         /// The file that would have been.
         path: PathBuf,
     },
+    /// Who watched a constant being declared wanted an end ([`GraphBuilder::constant_watched`](crate::GraphBuilder::constant_watched)).
+    #[error("graph `{graph}`: tensor `{tensor}` is not declared: stopped on request")]
+    ConstantStopped {
+        /// The graph.
+        graph: String,
+        /// The tensor.
+        tensor: String,
+    },
     /// A context binary could not be written.
     #[error("{0}")] // not transparent: hints look for the cause by its type
     File(#[from] file_io::FileError),

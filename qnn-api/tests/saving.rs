@@ -4,7 +4,7 @@ use core::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use genie_types::{Dtype, TensorInfo};
+use genie_types::{Dtype, Quant, TensorInfo};
 use qnn_api::{
     Backend, BackendOptions, Context, ContextOptions, Error, GraphOptions, Library, SavePart, SaveReport, TensorKind,
 };
@@ -84,6 +84,68 @@ fn a_context_that_is_saved_tells_of_every_part_and_ends_at_any() {
             assert_eq!(path.metadata().unwrap().len(), length);
         }
     }
+}
+
+/// A weight of 32 MB as it is, and in blocks, which are packed.
+fn weights() -> [TensorInfo; 2] {
+    let blocks = (0..1 << 20).map(|i| (0.5 + (i % 64) as f32, 0)).collect();
+    let blocks = Quant::Block { block_dims: vec![1, 32], scale_offsets: blocks };
+    let (rows, cols) = (1 << 12, 1 << 13);
+    [
+        TensorInfo::new("w", vec![rows, cols / 4], Dtype::F32),
+        TensorInfo::new("w", vec![rows, cols], Dtype::SFixed8).with_quant(blocks),
+    ]
+}
+
+/// What a layer of these weights makes of ones.
+fn product(backend: &Arc<Backend>, folder: &Path, info: &TensorInfo, watch: &mut dyn FnMut() -> bool) -> Vec<u8> {
+    let options = ContextOptions { host_scratch: Some(folder.to_owned()), ..ContextOptions::default() };
+    let context = Context::create(backend, &options).unwrap();
+    let mut graph = context.compose("g", &GraphOptions::default()).unwrap();
+    let vector = |name: &str, n: usize| TensorInfo::new(name, vec![1, n], Dtype::F32);
+    let input = graph.tensor(&vector("in", info.dims[1]), TensorKind::Input).unwrap();
+    let output = graph.tensor(&vector("out", info.dims[0]), TensorKind::Output).unwrap();
+    let bytes: Vec<u8> = (0..info.size_bytes()).map(|i| (i * 37 % 61) as u8).collect();
+    let mut watch = || if watch() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+    let weight = match graph.constant_watched(info, &bytes, &mut watch) {
+        Ok(weight) => weight,
+        Err(error) => {
+            assert!(matches!(&error, Error::ConstantStopped { .. }), "{error}");
+            assert_eq!(error.to_string(), "graph `g`: tensor `w` is not declared: stopped on request");
+            graph.constant(info, &bytes).expect("the graph is as it was")
+        }
+    };
+    graph.node("fc", "FullyConnected", &[], &[input, weight], &[output]).unwrap();
+    let mut graph = graph.finalize().unwrap();
+    let ones: Vec<u8> = (0..info.dims[1]).flat_map(|_| 1f32.to_ne_bytes()).collect();
+    let mut found = vec![0; 4 * info.dims[0]];
+    let mut session = graph.session();
+    session.input(0, &ones).unwrap().output(0, &mut found).unwrap().run().unwrap();
+    found
+}
+
+#[test]
+fn a_weight_that_is_kept_is_asked_for_and_ends_at_any_question() {
+    let (backend, folder) = (backend(), tempfile::tempdir().unwrap());
+    for info in weights() {
+        let mut asked = 0;
+        let expected = product(&backend, folder.path(), &info, &mut || {
+            asked += 1;
+            true
+        });
+        assert!(asked >= 16, "asked {asked} times");
+        // The first, the last, and some between.
+        for end in (0..asked).step_by(11).chain([asked - 1]) {
+            let mut n = 0;
+            let found = product(&backend, folder.path(), &info, &mut || {
+                n += 1;
+                n <= end
+            });
+            assert_eq!(n, end + 1, "nothing is asked after the end");
+            assert!(found == expected, "{:?}: another result after an end at {end} of {asked}", info.dtype);
+        }
+    }
+    assert!(names(folder.path()).is_empty(), "nothing is left");
 }
 
 #[test]

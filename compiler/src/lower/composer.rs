@@ -6,7 +6,7 @@
 use super::encode::EncodedWeight;
 use super::sink::{GraphSink, Kind, Param};
 use super::weight_format::LinearForm;
-use crate::{GraphKinds, Result};
+use crate::{GraphKinds, Progress, Result};
 use genie_types::{DataFormat, Dtype, TensorInfo};
 use half::f16;
 use nsp_graph::names::KvName;
@@ -63,10 +63,14 @@ impl<S: GraphSink> Composer<S> {
     }
 
     /// A weight.
-    pub(crate) fn constant(&mut self, stored: &EncodedWeight) -> Result<TensorValue<S::Tensor>> {
-        let tensor = self.sink.constant(&stored.info, &stored.bytes)?;
+    pub(crate) fn constant(
+        &mut self,
+        stored: &EncodedWeight,
+        progress: &dyn Progress,
+    ) -> Result<TensorValue<S::Tensor>> {
+        let tensor = self.sink.weight(&stored.info, &stored.bytes, progress)?;
         let minima = match &stored.minima {
-            Some(minima) => Some((self.sink.constant(&minima.info, &minima.bytes)?, minima.info.dims[1])),
+            Some(minima) => Some((self.sink.weight(&minima.info, &minima.bytes, progress)?, minima.info.dims[1])),
             None => None,
         };
         Ok(TensorValue { tensor, dims: stored.info.dims.clone(), minima })

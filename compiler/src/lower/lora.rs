@@ -18,7 +18,7 @@ use super::weights::{LayerWeights, Linear};
 use super::{LayerBuilder, Source};
 use crate::checkpoint::FiniteCheck;
 use crate::lora::{Adapter, Target};
-use crate::{CompileError, Result};
+use crate::{CompileError, Result, Silent};
 
 /// The matrices of the adapters of one projection.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ fn row<S: GraphSink>(
         let mut dims = vec![1; if form == LinearForm::Conv2d { 4 } else { 2 }];
         *dims.last_mut().expect("two or four") = rank;
         let ones = constant(format!("lora_ones_{number}_{i}"), dims, &vec![1.0; rank], graph.dtype());
-        let ones = graph.constant(&ones)?;
+        let ones = graph.constant(&ones, &Silent)?;
         let part = graph.mul(&format!("lora_strength_{number}_{i}"), &ones, alpha, None)?;
         joined = Some(match joined {
             None => part,
@@ -135,8 +135,8 @@ impl Source<'_> {
             let (down, up) = self.join(layer, target, &spec.weight, &ranks)?;
             let mut handles = (Vec::new(), Vec::new());
             for builder in builders.iter_mut() {
-                handles.0.push(builder.graph.constant(&down)?);
-                handles.1.push(builder.graph.constant(&up)?);
+                handles.0.push(builder.graph.constant(&down, self.progress)?);
+                handles.1.push(builder.graph.constant(&up, self.progress)?);
             }
             if let Some(held) = held.linear_mut(target) {
                 held.lora = Some(LowRank { down: handles.0, up: handles.1, ranks });

@@ -370,7 +370,7 @@ impl<'a> Source<'a> {
             EncodedWeight::read(self.checkpoint, weight, self.format, &mut |n| advance(progress, n))
         });
         let stored = stored.map_err(|error| self.checkpoint.in_stored_words(error))?;
-        let handles = graphs.map(|graph| graph.constant(&stored)).collect::<Result<Vec<_>>>()?;
+        let handles = graphs.map(|graph| graph.constant(&stored, self.progress)).collect::<Result<Vec<_>>>()?;
         self.loss.join(stored.loss);
         if let Some(note) = &stored.note {
             self.progress.note(&format!("`{}`: {note}", self.checkpoint.stored_name(&weight.name)));

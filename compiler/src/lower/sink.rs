@@ -2,7 +2,7 @@
 //!
 //! Implemented by [`qnn_api::GraphBuilder`], and in tests by a recorder.
 
-use crate::Result;
+use crate::{Progress, Result};
 use genie_types::TensorInfo;
 
 pub(crate) use qnn_api::{Param, TensorKind as Kind};
@@ -17,6 +17,12 @@ pub(crate) trait GraphSink {
 
     /// Declares a tensor with contents.
     fn constant(&mut self, info: &TensorInfo, bytes: &[u8]) -> Result<Self::Tensor>;
+
+    /// The same with contents that may be large; `progress` is asked in the middle where the target can be stopped there.
+    fn weight(&mut self, info: &TensorInfo, bytes: &[u8], progress: &dyn Progress) -> Result<Self::Tensor> {
+        let _ = progress;
+        self.constant(info, bytes)
+    }
 
     /// Adds a node of package `qti.aisw`.
     fn node(

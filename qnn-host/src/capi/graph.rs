@@ -19,6 +19,7 @@ use super::log::Level;
 use super::objects::{CONTEXT_TENSOR, CONTEXTS, Context, Entry, GRAPHS, Graph, PROFILES, State, find};
 use super::profile::timed;
 use super::tensor::view;
+use super::weights::Stopped;
 use super::{op_config, raw, trace};
 
 const GRAPH: Component = Component::Graph;
@@ -117,7 +118,10 @@ pub(super) unsafe extern "C" fn create_tensor(
             // SAFETY: as above; the values are the client's until `settle` has kept them, within this call.
             let (mut tensor, updateable) = unsafe { view.to_ir_lent(&default, Bytes::copy_from) }?;
             draft.check_tensor(&tensor)?;
-            store.settle(&mut tensor, &graph.core.options.lock().shared);
+            let (watch, total) = (*graph.core.watch.lock(), tensor.size_bytes() as u64);
+            let mut go_on = || watch.is_none_or(|watch| watch.tell(0, total));
+            let settled = store.settle(&mut tensor, &graph.core.options.lock().shared, &mut go_on);
+            settled.map_err(|Stopped| Error::Stopped { tensor: tensor.name.clone() })?;
             draft.add_checked(tensor, updateable)
         })?;
         // SAFETY: as above, and it is the client's to be written.

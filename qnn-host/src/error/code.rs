@@ -137,7 +137,7 @@ impl Error {
                 _ => COMMON_GENERAL,
             },
             Self::Panic { .. } => COMMON_GENERAL,
-            Self::Binary(FormatError::Stopped) => CONTEXT_ABORTED,
+            Self::Stopped { .. } | Self::Binary(FormatError::Stopped) => CONTEXT_ABORTED,
             Self::Binary(FormatError::Newer { .. }) => CONTEXT_BINARY_VERSION,
             Self::Binary(_) => CONTEXT_CREATE_FROM_BINARY,
             Self::SystemBinary(_) => SYSTEM_MALFORMED_BINARY,

@@ -207,6 +207,12 @@ pub enum Error {
         /// Why.
         source: Box<ExecError>,
     },
+    /// Who watches a tensor being taken wants an end.
+    #[error("tensor `{tensor}` is not taken: stopped on request")]
+    Stopped {
+        /// The tensor.
+        tensor: String,
+    },
     /// Bytes are not a context binary.
     #[error("{}", chain(.0))]
     Binary(FormatError),

@@ -4,6 +4,7 @@
 //! packed once per context, in the fewest bits that hold them, and so are 6-bit and 3-bit values in blocks of 16 with scales of two levels, and values of 4 or
 //! 5 bits with such scales; see [`crate::kernels::packed`]. Values with a scale for each row are read in place.
 
+use std::ops::Range;
 use std::thread;
 
 use crate::bytes::Bytes;
@@ -58,7 +59,7 @@ pub(super) fn packed(net: &TypedGraph, id: ValueId, shared: &SharedConstants) ->
     let known = Packing::ALL.into_iter().find(|&p| shared.find(constant, &value.shape, Derived::Packed(p)).is_some());
     let packing = match known {
         Some(packing) => packing,
-        None => packing_of(constant, rows, cols)?,
+        None => packing_of(constant, rows, cols, &mut || true)?,
     };
     let make = || packed_bytes(constant, packing, rows, cols);
     let bytes = shared.get(constant, &value.shape, Derived::Packed(packing), make);
@@ -66,8 +67,21 @@ pub(super) fn packed(net: &TypedGraph, id: ValueId, shared: &SharedConstants) ->
     Some(Value { source: Source::Const(packed), ..value.clone() })
 }
 
-/// The packing that keeps blocks bit for bit.
-pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Option<Packing> {
+/// Values or scales that are looked at between two questions whether to go on; whole stretches of any kind.
+const PART: usize = 1 << 20;
+
+/// Whether `n` values or scales fit, looked at in parts; not once `go_on` says no.
+fn all_fit(n: usize, go_on: &mut dyn FnMut() -> bool, fit: impl Fn(Range<usize>) -> bool) -> bool {
+    (0..n).step_by(PART).all(|from| go_on() && fit(from..n.min(from + PART)))
+}
+
+/// The packing that keeps blocks bit for bit. It looks at all values, so `go_on` is asked every few milliseconds; none once that says no.
+pub(crate) fn packing_of(
+    constant: &Constant,
+    rows: usize,
+    cols: usize,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Option<Packing> {
     let Quant::Block { block_dims, scales, offsets } = &constant.quant else { return None };
     let &[1, block] = block_dims.as_ref() else { return None };
     let block = block as usize;
@@ -76,13 +90,13 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
     let by_levels = match (constant.dtype, block) {
         (Dtype::SFixed8, SUB) => {
             let bits = [Bits::Three, Bits::Six];
-            return bits.into_iter().find(|&bits| fits_halves(constant, bits, scales, offsets, cols)).map(packing);
+            return bits.into_iter().find(|&bits| fits_halves(constant, bits, cols, go_on)).map(packing);
         }
         (Dtype::UFixed4, SUB) => {
-            return fits_halves(constant, Bits::UTwo, scales, offsets, cols).then_some(packing(Bits::UTwo));
+            return fits_halves(constant, Bits::UTwo, cols, go_on).then_some(packing(Bits::UTwo));
         }
         (Dtype::UFixed8, MINIMA_OF_HALVES) => {
-            let small = constant.bytes.iter().all(|&q| half_blocks::holds(Bits::HalfMinima, q.cast_signed()));
+            let small = values_fit(constant, go_on, |q| half_blocks::holds(Bits::HalfMinima, q.cast_signed()));
             let fits = small && cols.is_multiple_of(block) && offsets.iter().all(|&o| o == 0);
             return fits.then_some(Packing::HALF_MINIMA);
         }
@@ -92,58 +106,67 @@ pub(crate) fn packing_of(constant: &Constant, rows: usize, cols: usize) -> Optio
         (Dtype::UFixed8, k_blocks::BLOCKS) => Some(Bits::Minima),
         _ => None,
     };
-    if let Some(bits) = by_levels.filter(|&bits| fits_k_blocks(constant, bits, scales, offsets, rows, cols)) {
+    if let Some(bits) = by_levels.filter(|&bits| fits_k_blocks(constant, bits, (rows, cols), go_on)) {
         return Some(packing(bits));
     }
     let fits = block.is_multiple_of(BLOCK) && cols.is_multiple_of(block) && scales.len() == rows * (cols / block);
     if !fits || offsets.iter().any(|&o| o != 0) {
         return None;
     }
-    let exact = |bits| scales.iter().all(|scale| block_values::holds_scale(bits, scale));
-    let holds = |bits| constant.bytes.iter().all(|&q| block_values::holds(bits, q.cast_signed())) && exact(bits);
-    match constant.dtype {
-        Dtype::SFixed8 => {
-            let few = [Bits::FloatFour, Bits::Nonlinear, Bits::Five].into_iter().find(|&bits| holds(bits));
-            few.or_else(|| exact(Bits::Eight).then_some(Bits::Eight)).map(packing)
-        }
-        Dtype::SFixed4 => exact(Bits::Four).then_some(packing(Bits::Four)),
-        _ => None,
-    }
+    let candidates: &[Bits] = match constant.dtype {
+        Dtype::SFixed8 => &[Bits::FloatFour, Bits::Nonlinear, Bits::Five, Bits::Eight],
+        Dtype::SFixed4 => &[Bits::Four],
+        _ => return None,
+    };
+    let mut holds = |bits| {
+        // All codes of these are values.
+        (matches!(bits, Bits::Four | Bits::Eight)
+            || values_fit(constant, go_on, |q| block_values::holds(bits, q.cast_signed())))
+            && all_fit(scales.len(), go_on, |mut part| part.all(|i| block_values::holds_scale(bits, scales.get(i))))
+    };
+    candidates.iter().copied().find(|&bits| holds(bits)).map(packing)
+}
+
+/// Whether all values of a constant fit.
+fn values_fit(constant: &Constant, go_on: &mut dyn FnMut() -> bool, fits: impl Fn(u8) -> bool) -> bool {
+    let bytes: &[u8] = &constant.bytes;
+    all_fit(bytes.len(), go_on, |part| bytes[part].iter().all(|&q| fits(q)))
 }
 
 /// Whether values fit these bits, and the scales of each 256 columns are whole numbers times one number (of minima: are one).
 fn fits_k_blocks(
     constant: &Constant,
     bits: Bits,
-    scales: &BlockScales,
-    offsets: &[i32],
-    rows: usize,
-    cols: usize,
+    (rows, cols): (usize, usize),
+    go_on: &mut dyn FnMut() -> bool,
 ) -> bool {
     const BLOCKS: usize = k_blocks::BLOCKS;
+    let Quant::Block { scales, offsets, .. } = &constant.quant else { return false };
     let (unit, per_unit) = if bits == Bits::Minima { (BLOCKS, 1) } else { (k_blocks::STRETCH, BLOCKS) };
     if !cols.is_multiple_of(unit) || scales.len() != rows * (cols / unit) * per_unit || offsets.iter().any(|&o| o != 0)
     {
         return false;
     }
     // All codes of four bits are values.
-    let small = bits == Bits::UFour || constant.bytes.iter().all(|&q| k_blocks::holds(bits, q.cast_signed()));
+    let small = bits == Bits::UFour || values_fit(constant, go_on, |q| k_blocks::holds(bits, q.cast_signed()));
     let parts = |first: usize| -> [f32; BLOCKS] { std::array::from_fn(|i| scales.get(first + i)) };
-    let exact = || (0..scales.len()).step_by(BLOCKS).all(|first| factors(&parts(first)).is_some());
-    small && (bits == Bits::Minima || exact())
+    let exact = |part: Range<usize>| part.step_by(BLOCKS).all(|first| factors(&parts(first)).is_some());
+    small && (bits == Bits::Minima || all_fit(scales.len(), go_on, exact))
 }
 
 /// Whether values in blocks of 16 need no more than these bits, and their scales are whole numbers times one number for each 256.
-fn fits_halves(constant: &Constant, bits: Bits, scales: &BlockScales, offsets: &[i32], cols: usize) -> bool {
+fn fits_halves(constant: &Constant, bits: Bits, cols: usize, go_on: &mut dyn FnMut() -> bool) -> bool {
+    let Quant::Block { scales, offsets, .. } = &constant.quant else { return false };
     if !cols.is_multiple_of(STRETCH) || !offsets.iter().all(|&o| o == 0) {
         return false;
     }
     // Two values of four bits may share a byte.
     let halves = constant.dtype == Dtype::UFixed4;
     let fits = |q: u8| half_blocks::holds(bits, q.cast_signed());
-    let small = constant.bytes.iter().all(|&q| if halves { fits(q & 15) && fits(q >> 4) } else { fits(q) });
+    let small = values_fit(constant, go_on, |q| if halves { fits(q & 15) && fits(q >> 4) } else { fits(q) });
     let parts = |first: usize| -> [f32; STRETCH / SUB] { std::array::from_fn(|i| scales.get(first + i)) };
-    small && (0..scales.len()).step_by(STRETCH / SUB).all(|first| factors_of(bits, &parts(first)).is_some())
+    let exact = |part: Range<usize>| part.step_by(STRETCH / SUB).all(|first| factors_of(bits, &parts(first)).is_some());
+    small && all_fit(scales.len(), go_on, exact)
 }
 
 /// Packs constants that [`packing_of`] chose a packing for.
