@@ -154,6 +154,23 @@ fn slots_are_saved_restored_and_erased_in_their_folder() {
     assert_eq!(plain().post("/slots/0?action=save", &json!({"filename": "one"})).0, 501);
 }
 
+/// The memory of a process is a file that is there, and that cannot be read at its beginning.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_fails_is_not_the_fault_of_who_restores() {
+    let options = ServerOptions { slot_folder: Some("/proc/self".into()), ..Default::default() };
+    let server = start(options, ServeOptions::default(), None);
+    let (status, reply) = server.post("/slots/0?action=restore", &json!({"filename": "mem"}));
+    let message = reply["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("`mem` cannot be restored: cannot read snapshot `/proc/self/mem`: "), "{reply}");
+    assert_eq!((status, &reply["error"]["type"]), (500, &json!("server_error")));
+    // None such is, as are files that hold something else.
+    for name in ["none", "status"] {
+        let (status, reply) = server.post("/slots/0?action=restore", &json!({"filename": name}));
+        assert_eq!((status, &reply["error"]["param"]), (400, &json!("filename")), "{name}: {reply}");
+    }
+}
+
 #[test]
 fn keys_are_not_asked_for_health_alone() {
     let options = ServerOptions { api_keys: vec!["s3cret".into()], ..Default::default() };

@@ -1,5 +1,7 @@
 //! `GET /slots`, `POST /slots/{id}?action=save|restore|erase`: the sequences of the cache, and their files in one folder.
 
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use axum::Json;
@@ -48,6 +50,9 @@ pub(crate) async fn act(
     };
     let of_file = |name: &str, error: open_genie::Error| match error {
         error @ open_genie::Error::Serving(_) => refused(error),
+        error if is_of_the_disk(&error) => {
+            ApiError::Internal(format!("`{name}` cannot be restored: {}", with_causes(&error)))
+        }
         error => ApiError::invalid("filename", format!("`{name}`: {}", with_causes(&error))),
     };
     match action.as_str() {
@@ -76,6 +81,15 @@ pub(crate) async fn act(
             Err(ApiError::invalid("action", message))
         }
     }
+}
+
+/// Whether the system failed to read a file that is there; the request named a good one then.
+fn is_of_the_disk(error: &open_genie::Error) -> bool {
+    let causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |&cause| cause.source());
+    let mut io = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
+    // None such, no regular file any more, one that became shorter.
+    let of_request = [ErrorKind::NotFound, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof];
+    io.any(|error| !of_request.contains(&error.kind()))
 }
 
 /// A file of the folder of slots: a plain name, so that no other folder can be reached.
