@@ -236,6 +236,9 @@ fn invalid_tests_are_rejected_before_the_first_runs() {
         (&["--tg", "600"], 1, "`--tg 600` cannot be measured"),
         (&["--tg", "64", "--fill", "0,449"], 1, "`--fill 449` leaves no room for `--tg 64`"),
         (&["--tg", "64", "--fill", "0,449"], 1, "hint: use a fill of at most 448, or decode fewer tokens"),
+        (&["--pp", "65", "--ctx-size", "64"], 1, "`--pp 65` cannot be measured: the context holds 64 tokens"),
+        (&["--ctx-size", "513"], 1, "context size 513 does not fit the graphs: expected 1 to 512"),
+        (&["--context-size", "0"], 2, "invalid value '0' for '--context-size <TOKENS>'"),
         (&["--pp", "12,x"], 2, "invalid value 'x' for '--pp <N,N>'"),
         (&["--fill=-3"], 2, "invalid value '-3' for '--fill <N,N>'"),
         (

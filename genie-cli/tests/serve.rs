@@ -24,6 +24,15 @@ fn all(mut socket: TcpStream) -> String {
     text
 }
 
+#[test]
+fn a_smaller_context_is_served_where_it_is_asked_for() {
+    let server = serve(&["--ctx-size", "64"]);
+    let props = server.json("GET", "/props", &Value::Null);
+    assert_eq!(props["default_generation_settings"]["n_ctx"], 64);
+    let (status, text) = server.ask("POST", "/completion", &json!({"prompt": "a b ".repeat(64)}));
+    assert!(status == 400 && text.contains("expected at most 64"), "{status}: {text}");
+}
+
 /// SIGTERM while a stream runs: the stream ends as it would have, the access log has its line, the exit code is the signal's.
 #[test]
 fn sigterm_finishes_what_runs() {

@@ -83,9 +83,14 @@ fn must_be_one(word: Option<&str>) -> Result<()> {
 
 /// Reads the bundle of a path, which may be a word.
 pub fn read_path(path: &Path, backend: &BackendArgs, printer: &Printer) -> Result<Bundle> {
+    read_path_for(path, None, backend, printer)
+}
+
+/// As [`read_path`]; a checkpoint is compiled for at least `context` tokens.
+pub fn read_path_for(path: &Path, context: Option<usize>, backend: &BackendArgs, printer: &Printer) -> Result<Bundle> {
     // A name that is not UTF-8 is no word.
     match path.to_str() {
-        Some(word) => read_bundle(&bundle_of(word, None, backend, printer)?, backend, printer),
+        Some(word) => read_bundle(&bundle_of(word, context, backend, printer)?, backend, printer),
         None => read_bundle(path, backend, printer),
     }
 }

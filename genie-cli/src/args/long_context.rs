@@ -16,16 +16,34 @@ pub struct LongContextArgs {
     /// Tokens at the beginning that `--long-context` never drops [default: 0].
     #[arg(long, value_name = "TOKENS", value_parser = number::count, requires = "long_context")]
     pub reserved_tokens: Option<usize>,
+    #[command(flatten)]
+    pub size: ContextSizeArg,
+}
+
+/// `--context-size`.
+#[derive(clap::Args, Default, Clone)]
+#[command(next_help_heading = "Context")]
+pub struct ContextSizeArg {
     /// Most tokens of the dialog [default: the config's; for a window and `keydiff` the positions that the model was
     /// trained for, if more]. Beyond the compiled context with long context only.
     #[arg(long, visible_alias = "ctx-size", value_name = "TOKENS", value_parser = number::at_least_one)]
     pub context_size: Option<usize>,
 }
 
+impl ContextSizeArg {
+    /// Sets what the flag says.
+    pub fn apply(&self, options: Options) -> Options {
+        match self.context_size {
+            Some(n) => options.context_size(n),
+            None => options,
+        }
+    }
+}
+
 impl LongContextArgs {
     /// The context that a checkpoint is compiled for, if the flags say: beyond it goes long context only.
     pub fn compiled_context(&self) -> Option<usize> {
-        self.context_size.filter(|_| self.long_context.is_none())
+        self.size.context_size.filter(|_| self.long_context.is_none())
     }
 
     /// Sets what the flags say.
@@ -36,9 +54,6 @@ impl LongContextArgs {
         if let Some(n) = self.reserved_tokens {
             options = options.reserved_tokens(n);
         }
-        if let Some(n) = self.context_size {
-            options = options.context_size(n);
-        }
-        options
+        self.size.apply(options)
     }
 }

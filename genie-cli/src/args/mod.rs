@@ -22,13 +22,13 @@ mod verbosity;
 mod words;
 
 pub use backend::BackendArgs;
-pub use bundle::{BundleArgs, check_word, read_bundle, read_path};
+pub use bundle::{BundleArgs, check_word, read_bundle, read_path, read_path_for};
 pub use chat::ChatArgs;
 pub use embedding_file::EmbeddingFile;
 pub use grammar::GrammarArgs;
 pub use graph_kinds::GraphKindArgs;
 pub use image::ImageArgs;
-pub use long_context::LongContextArgs;
+pub use long_context::{ContextSizeArg, LongContextArgs};
 pub use lora::LoraArgs;
 pub use policy::{PolicyArg, warn_of_doubts, warn_of_nominal_costs};
 pub use sampler::SamplerArgs;

@@ -13,7 +13,7 @@ use open_genie::{Bundle, PrefixCacheOptions};
 use server::{HttpServer, LineSink, Models, ServedModel, ServerOptions, TlsFiles};
 
 use crate::args::{
-    BackendArgs, BundleArgs, ChatArgs, SocArgs, SpeculationArgs, ThreadArgs, Words,
+    BackendArgs, BundleArgs, ChatArgs, ContextSizeArg, SocArgs, SpeculationArgs, ThreadArgs, Words,
     number::{self, Limit},
 };
 use crate::exit::ExitStatus;
@@ -109,6 +109,8 @@ pub struct Args {
     #[command(flatten)]
     pub scheduling: SchedulingArgs,
     #[command(flatten)]
+    pub context: ContextSizeArg,
+    #[command(flatten)]
     pub bundle: BundleArgs,
     #[command(flatten)]
     pub chat: ChatArgs,
@@ -132,11 +134,12 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
             let limits = Limits { memory: args.models_memory, most: args.models_max };
             let (own, sink) = (args.clone(), printer.clone());
             let start = Box::new(move |bundle| own.start(bundle, &sink));
-            folder::models(folder, &limits, &args.backend, printer, start)?
+            folder::models(folder, &limits, args.context.context_size, &args.backend, printer, start)?
         }
         None => {
             let words = Words::of(&args.words, &args.bundle)?;
-            let bundle = args.bundle.read_word(words.model.or(words.prompt), None, &args.backend, printer)?;
+            let (model, context) = (words.model.or(words.prompt), args.context.context_size);
+            let bundle = args.bundle.read_word(model, context, &args.backend, printer)?;
             args.start(bundle, printer)?.into()
         }
     };
@@ -161,7 +164,7 @@ impl Args {
                 "note: the bundle has no chat template: messages are written as lines; `--chat-template` sets one",
             );
         }
-        let mut options = self.threads.apply(self.soc.apply(self.backend.options()?));
+        let mut options = self.context.apply(self.threads.apply(self.soc.apply(self.backend.options()?)));
         if let Some(folder) = &self.prefix_cache {
             let (max_bytes, min_tokens) = (self.prefix_cache_mib << 20, self.prefix_min_tokens);
             options = options.prefix_cache(PrefixCacheOptions { folder: folder.clone(), max_bytes, min_tokens });

@@ -26,7 +26,7 @@ use anyhow::{Context as _, Result};
 use open_genie::{Opened, Perf};
 
 use crate::args::number;
-use crate::args::{BackendArgs, BundleArgs, PolicyArg, ThreadArgs, warn_of_nominal_costs};
+use crate::args::{BackendArgs, BundleArgs, ContextSizeArg, PolicyArg, ThreadArgs, warn_of_nominal_costs};
 use crate::exit::ExitStatus;
 use crate::failure::{self, UserError};
 use crate::interrupt::Interrupted;
@@ -50,6 +50,8 @@ pub struct Args {
     pub word: Option<String>,
     #[command(flatten)]
     pub bundle: BundleArgs,
+    #[command(flatten)]
+    pub context: ContextSizeArg,
     /// Measure each variant's step and the changes between variants, and write `calibration.json` into the bundle.
     #[arg(long)]
     pub calibrate: bool,
@@ -134,8 +136,8 @@ pub fn run(args: &Args, printer: &Printer) -> Result<ExitStatus> {
     if let Some(path) = &args.plot {
         outfile::must_be_writable("--plot", path)?;
     }
-    let bundle = args.bundle.read_word(args.word.as_deref(), None, &args.backend, printer)?;
-    let options = args.threads.apply(args.backend.options()?).perf(Perf::LeaveAlone);
+    let bundle = args.bundle.read_word(args.word.as_deref(), args.context.context_size, &args.backend, printer)?;
+    let options = args.context.apply(args.threads.apply(args.backend.options()?)).perf(Perf::LeaveAlone);
     let mut model = bundle.open_either(&options)?;
     // Before anything is measured: no check runs beside it, and no figure is of damaged weights.
     model.check_weights_in_full()?;

@@ -8,7 +8,7 @@ use open_genie::Bundle;
 use open_genie::models::{CompiledModels, Listed, memory_bytes, models_in};
 use server::{LoadLimits, ModelEntry, ModelSource, Models, OpenError, ServedModel};
 
-use crate::args::{BackendArgs, read_path};
+use crate::args::{BackendArgs, read_path_for};
 use crate::failure::UserError;
 use crate::printer::Printer;
 
@@ -20,6 +20,8 @@ pub type Start = dyn Fn(Bundle) -> Result<ServedModel> + Send + Sync;
 
 struct Folder {
     path: PathBuf,
+    /// Tokens that a checkpoint is compiled for at least.
+    context: Option<usize>,
     backend: BackendArgs,
     printer: Printer,
     start: Box<Start>,
@@ -35,6 +37,7 @@ pub struct Limits {
 pub fn models(
     folder: &Path,
     limits: &Limits,
+    context: Option<usize>,
     backend: &BackendArgs,
     printer: &Printer,
     start: Box<Start>,
@@ -48,7 +51,7 @@ pub fn models(
     let names: Vec<String> = found.iter().map(|model| format!("`{}`", model.name)).collect();
     printer.info(format_args!("models, loaded when they are asked for: {}", names.join(", ")));
     let bytes = limits.memory.map(|mib| mib << 20).or_else(|| Some(memory_bytes()? / 4 * QUARTERS));
-    let source = Folder { path: folder.to_owned(), backend: backend.clone(), printer: printer.clone(), start };
+    let source = Folder { path: folder.to_owned(), context, backend: backend.clone(), printer: printer.clone(), start };
     Ok(Models::on_demand(source, LoadLimits { bytes, models: limits.most }))
 }
 
@@ -71,7 +74,7 @@ impl Folder {
     fn open_named(&self, name: &str) -> Result<ServedModel> {
         let found = self.found()?.into_iter().find(|model| model.name == name);
         let model = found.with_context(|| format!("no model `{name}` in `{}`", self.path.display()))?;
-        (self.start)(read_path(&model.path, &self.backend, &self.printer)?)
+        (self.start)(read_path_for(&model.path, self.context, &self.backend, &self.printer)?)
     }
 }
 
