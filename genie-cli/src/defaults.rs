@@ -75,6 +75,9 @@ const FLAGS: &[&str] = &[
     "default-model",
 ];
 
+/// Variables that are read elsewhere, as flags would be called: `GENIE_MODELS` is not that of `--models`.
+const OTHER_VARIABLES: &[&str] = &["models", "cache", "toml", "log", "amx", "bf16", "sme", "op-package-dir"];
+
 /// The file's key and the variable of the model that is used where none is named.
 const MODEL: (&str, &str) = ("model", "default-model");
 
@@ -84,6 +87,8 @@ pub struct Defaults {
     file: Table,
     path: PathBuf,
     environment: Vec<(String, OsString)>,
+    /// Other variables of the form `GENIE_<NAME>` that say something.
+    others: Vec<String>,
 }
 
 impl Defaults {
@@ -92,13 +97,16 @@ impl Defaults {
         let named = std::env::var_os(FILE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         let is_named = named.is_some();
         let found = named.or_else(|| places().into_iter().find(|path| path.is_file()));
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.to_str()?.strip_prefix("GENIE_")?.to_lowercase().replace('_', "-");
-            Some((if name == MODEL.0 { MODEL.1.to_owned() } else { name }, value))
-        });
-        let environment =
-            environment.filter(|(name, value)| FLAGS.contains(&name.as_str()) && !value.is_empty()).collect();
-        let Some(path) = found else { return Ok(Self { environment, ..Self::default() }) };
+        let (mut environment, mut others) = (Vec::new(), Vec::new());
+        for (name, value) in std::env::vars_os().filter(|(_, value)| !value.is_empty()) {
+            let Some((name, flag)) = name.to_str().and_then(|name| Some((name, flag_of(name)?))) else { continue };
+            let flag = if flag == MODEL.0 { MODEL.1.to_owned() } else { flag };
+            match FLAGS.contains(&flag.as_str()) {
+                true => environment.push((flag, value)),
+                false => others.push(name.to_owned()),
+            }
+        }
+        let Some(path) = found else { return Ok(Self { environment, others, ..Self::default() }) };
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read the defaults `{}`", path.display()))
             .map_err(|error| {
@@ -110,7 +118,7 @@ impl Defaults {
             })?;
         let file: Table =
             text.parse().with_context(|| format!("the defaults `{}` are not in the form of TOML", path.display()))?;
-        Ok(Self { file, path, environment })
+        Ok(Self { file, path, environment, others })
     }
 
     /// Gives each flag of the commands its default.
@@ -134,6 +142,23 @@ impl Defaults {
             });
             failed.map_or(Ok(command), Err)
         })
+    }
+
+    /// A warning of each variable that is called as a flag of this command is, and is not read.
+    pub fn warnings(&self, command: &Command) -> Vec<String> {
+        let warning = |name: &String| {
+            let flag = flag_of(name).filter(|flag| !OTHER_VARIABLES.contains(&flag.as_str()))?;
+            let is_named = |arg: &&Arg| {
+                arg.get_long() == Some(&flag) || arg.get_all_aliases().is_some_and(|names| names.contains(&&*flag))
+            };
+            let long = command.get_arguments().find(is_named)?.get_long()?;
+            let instead = match FLAGS.contains(&long) {
+                true => format!("`GENIE_{}` sets `--{long}`", long.to_uppercase().replace('-', "_")),
+                false => format!("`--{long}` is set on the command line alone"),
+            };
+            Some(format!("warning: `{name}` is not read: {instead}"))
+        };
+        self.others.iter().filter_map(warning).collect()
     }
 
     /// The default of a command's flag.
@@ -195,6 +220,11 @@ impl Defaults {
     }
 }
 
+/// The flag that a variable is called as.
+fn flag_of(variable: &str) -> Option<String> {
+    Some(variable.strip_prefix("GENIE_")?.to_lowercase().replace('_', "-"))
+}
+
 fn places() -> Vec<PathBuf> {
     let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let settings = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")));
@@ -245,7 +275,7 @@ mod tests {
 
     fn defaults(file: &str, environment: &[(&str, &str)]) -> Defaults {
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
-        Defaults { file: file.parse().unwrap(), path: "genie.toml".into(), environment }
+        Defaults { file: file.parse().unwrap(), path: "genie.toml".into(), environment, others: Vec::new() }
     }
 
     fn run_args(defaults: &Defaults, line: &str) -> Box<commands::RunArgs> {
@@ -269,6 +299,20 @@ mod tests {
         let by_variable = defaults(file, &[("temp", "0.7")]);
         assert_eq!(run_args(&by_variable, "genie run -p x").sampler.temp, Some(0.7));
         assert_eq!(run_args(&by_variable, "genie run -p x --temp 0.8").sampler.temp, Some(0.8));
+    }
+
+    #[test]
+    fn variables_that_are_not_read_are_named_with_what_is() {
+        let command = Cli::command();
+        let names = ["GENIE_N_PREDICT", "GENIE_SAVE", "GENIE_PORT", "GENIE_MODELS", "GENIE_GOLDEN_DIR"];
+        let defaults = Defaults { others: names.map(str::to_owned).to_vec(), ..Defaults::default() };
+        let of = |name| defaults.warnings(command.find_subcommand(name).unwrap());
+        let max_tokens = "warning: `GENIE_N_PREDICT` is not read: `GENIE_MAX_TOKENS` sets `--max-tokens`";
+        let alone = |name, flag| format!("warning: `{name}` is not read: `{flag}` is set on the command line alone");
+        assert_eq!(of("run"), [max_tokens.to_owned(), alone("GENIE_SAVE", "--save")]);
+        assert_eq!(of("tokenize"), [""; 0]);
+        #[cfg(feature = "server")]
+        assert!(of("serve").contains(&alone("GENIE_PORT", "--port")), "{:?}", of("serve"));
     }
 
     #[test]

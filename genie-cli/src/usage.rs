@@ -25,11 +25,23 @@ pub fn parse() -> Result<Cli, ExitCode> {
     if std::env::args_os().any(|arg| arg == OsStr::new("--version")) {
         command = command.long_version(version::text());
     }
-    let command = Defaults::read().and_then(|defaults| defaults.apply(examples::add_to(command))).map_err(|error| {
+    let read = || {
+        let defaults = Defaults::read()?;
+        Ok((defaults.apply(examples::add_to(command))?, defaults))
+    };
+    let (command, defaults) = read().map_err(|error: anyhow::Error| {
         Printer::new(Verbosity { quiet: false, verbose: 0 }, asks_for_json()).failure(&error);
         ExitCode::from(ExitStatus::Usage)
     })?;
-    matches(command).and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|mut error| {
+    let parsed = matches(command).and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        let printer = Printer::new(cli.verbosity, cli.command.json());
+        let asked = Cli::command();
+        let asked = matches.subcommand_name().and_then(|name| asked.find_subcommand(name));
+        asked.map_or_else(Vec::new, |asked| defaults.warnings(asked)).iter().for_each(|text| printer.info(text));
+        Ok(cli)
+    });
+    parsed.map_err(|mut error| {
         unknown_flag::advise(&mut error);
         if !error.use_stderr() {
             let printed = error.print();

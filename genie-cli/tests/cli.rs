@@ -69,6 +69,25 @@ fn a_log_filter_that_is_none_is_named_and_ignored() {
     assert_eq!(stderr(&plan("engine=warn,kvmanager=trace")), "", "a filter is not warned of");
 }
 
+#[test]
+fn variables_of_flags_that_have_none_are_named() {
+    let cache = tempfile::tempdir().unwrap();
+    let said = |name: &str, flags: &[&str]| {
+        let args = [&["plan", "5", "--ar", "1,8", "--cl", "64"], flags].concat();
+        let output = genie(cache.path()).env(name, "3").args(args).output().unwrap();
+        assert_eq!(code(&output), 0, "{name}: {}", stderr(&output));
+        stderr(&output).to_owned()
+    };
+    let said_of = |name: &str| said(name, &[]);
+    assert_eq!(said_of("GENIE_CONTEXT_TOKENS"), "", "no flag of that name");
+    let warning = "warning: `GENIE_N_PAST` is not read: `--n-past` is set on the command line alone\n";
+    assert_eq!(said_of("GENIE_N_PAST"), warning);
+    assert_eq!(said("GENIE_N_PAST", &["-q"]), "");
+    for name in ["GENIE_PORT", "GENIE_MODELS", "GENIE_THREADS"] {
+        assert_eq!(said_of(name), "", "no flag of `plan`, or read");
+    }
+}
+
 /// Linux takes any bytes as a file's name: outputs that name it stay text, and what is made there is found again.
 #[cfg(unix)]
 #[test]
