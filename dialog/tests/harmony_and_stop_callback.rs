@@ -96,16 +96,19 @@ fn replies_of_requests_are_read_alike() {
     let context = dialog::config::ContextSettings { size: 512, ..context() };
     let base = RequestBase::new(context.clone(), tokenizer(), settings.clone()).with_harmony(Some(BOTH)).unwrap();
     let mut request = base.request(ids([9, 10]), settings.clone(), 512).unwrap();
-    let mut pieces = String::new();
+    let (mut pieces, mut reasoning) = (String::new(), Vec::new());
     for token in reply() {
         let mut logits = [0.0; 512];
         logits[token as usize] = 1.0;
         request.take(&logits).unwrap();
         while let Some(piece) = request.piece() {
             pieces.push_str(&piece.text);
+            reasoning.push(piece.reasoning);
         }
     }
     assert_eq!(request.history()[..3], ids([9, 10, CHANNEL]));
+    reasoning.retain(|piece| !piece.is_empty());
+    assert_eq!(reasoning, ["h", "m"], "as it comes, once");
     let reply = request.finish();
     assert_eq!((reply.text.as_str(), pieces.as_str(), &reply.stop), ("yes", "yes", &StopReason::Eos));
     let plain = Tokenizer::from_bytes(tokenizer_json().as_bytes()).unwrap();

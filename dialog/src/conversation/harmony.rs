@@ -4,7 +4,7 @@
 //! <|message|>..<|return|>`. A header may name a recipient (`to=functions.f`) and, behind `<|constrain|>`, a type of content.
 //!
 //! *What is given out*: the text of channel `final` and of messages without a channel; other channels are in
-//! [`Reply::messages`](crate::Reply) only. With `json-formatted` each piece of any message is a JSON object on a line of its own.
+//! [`Reply::messages`](crate::Reply), and that of `analysis` in [`ReplyPiece::reasoning`](crate::ReplyPiece). With `json-formatted` each piece of any message is a JSON object on a line of its own.
 //! *Traps*: control tokens are found by their ids, never in text. A reply that never opens a message is given as it is.
 //!
 //! *Source*: libGenie 1.21 for the prompt; the form of its replies could not be recorded (it compares a vocabulary file with a hash
@@ -55,6 +55,11 @@ pub struct HarmonyMessage {
 }
 
 impl HarmonyMessage {
+    /// Whether it is what the model thinks.
+    fn is_thought(&self) -> bool {
+        self.recipient.is_none() && self.channel == "analysis"
+    }
+
     /// Whether a reader is meant to see it.
     fn is_shown(&self) -> bool {
         self.recipient.is_none() && (self.channel.is_empty() || self.channel == "final")
@@ -179,6 +184,16 @@ impl HarmonyParser {
     /// The messages so far.
     pub(super) fn messages(&self) -> &[HarmonyMessage] {
         &self.messages
+    }
+
+    /// What the model thought, except the first `given` bytes. None where pieces are JSON: they have it.
+    pub(super) fn thought_since(&self, given: usize) -> String {
+        let (mut before, mut since) = (0, String::new());
+        for message in self.messages.iter().filter(|message| message.is_thought() && !self.as_json) {
+            since.push_str(message.text.get(given.saturating_sub(before)..).unwrap_or_default());
+            before += message.text.len();
+        }
+        since
     }
 
     /// A header is complete.

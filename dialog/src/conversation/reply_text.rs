@@ -62,6 +62,11 @@ impl ReplyText {
         self.harmony.as_deref().map_or(&[], HarmonyParser::messages)
     }
 
+    /// What the model thought, of a reply of messages, except the first `given` bytes.
+    pub(super) fn thought_since(&self, given: usize) -> String {
+        self.harmony.as_deref().map_or_else(String::new, |harmony| harmony.thought_since(given))
+    }
+
     /// Appends the text that is certain once `token`, at `place` in the history, is there.
     pub(super) fn push(
         &mut self,

@@ -207,6 +207,7 @@ impl RequestBase {
             grammar,
             drafter: drafter.map(|drafter| (drafter, Backoff::default())),
             n_prompt: prompt.len(),
+            n_thought: 0,
             history: prompt,
             stop: None,
         })
@@ -244,6 +245,8 @@ pub struct RequestReply {
     /// By count: steps are shared, so their times say nothing of one request's drafts.
     pub(super) drafter: Option<(Drafter, Backoff)>,
     n_prompt: usize,
+    /// Bytes of reasoning that were given out.
+    n_thought: usize,
     pub(super) history: Vec<TokenId>,
     pub(super) stop: Option<StopReason>,
 }
@@ -391,13 +394,15 @@ impl RequestReply {
     /// What was not given out yet, in one piece; `None` if there is nothing.
     pub fn piece(&mut self) -> Option<ReplyPiece> {
         self.query.ends.clear();
-        self.query.has_chunk().then(|| {
+        let reasoning = self.query.reply_text.thought_since(self.n_thought);
+        self.n_thought += reasoning.len();
+        (self.query.has_chunk() || !reasoning.is_empty()).then(|| {
             let chunk = self.query.chunk();
             let (tokens, text) = (chunk.tokens.to_vec(), chunk.text.to_owned());
             let given = self.logprobs.as_mut();
             let logprobs =
                 given.map_or_else(Vec::new, |(_, given)| given.drain(..tokens.len().min(given.len())).collect());
-            ReplyPiece { tokens, text, logprobs }
+            ReplyPiece { tokens, text, reasoning, logprobs }
         })
     }
 

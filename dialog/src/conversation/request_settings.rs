@@ -36,6 +36,8 @@ pub struct ReplyPiece {
     pub tokens: Vec<TokenId>,
     /// Their text, as far as it is certain.
     pub text: String,
+    /// What the model thought meanwhile, apart from the text: of channel `analysis` where replies are in the `harmony` format.
+    pub reasoning: String,
     /// How likely each of the tokens was, if the request wants to know; else empty.
     pub logprobs: Vec<Logprobs>,
 }

@@ -1,4 +1,7 @@
-//! The two splitters behind one another: reasoning first, then calls in what is left.
+//! The two splitters behind one another: reasoning first, then calls in what is left. Reasoning that the model's format has apart from
+//! the text, in a channel of its own, goes before the text of its piece.
+
+use open_genie::serving::ReplyPiece;
 
 use super::Delta;
 use super::reasoning::{Part, ReasoningRule, Splitter};
@@ -8,6 +11,8 @@ use crate::tools::CallScanner;
 #[derive(Debug)]
 pub(crate) struct ReplyParser {
     splitter: Splitter,
+    /// Reasoning is wanted apart.
+    splits: bool,
     calls: Option<CallScanner>,
     most_calls: usize,
 }
@@ -15,7 +20,7 @@ pub(crate) struct ReplyParser {
 impl ReplyParser {
     /// `calls`: where the request has tools.
     pub(crate) fn new(rule: ReasoningRule, calls: Option<CallScanner>) -> Self {
-        Self { splitter: Splitter::new(rule), calls, most_calls: usize::MAX }
+        Self { splitter: Splitter::new(rule), splits: rule != ReasoningRule::Keep, calls, most_calls: usize::MAX }
     }
 
     /// Leaves out all calls behind the first: the request takes one at a time.
@@ -24,8 +29,14 @@ impl ReplyParser {
         self
     }
 
+    /// Takes a piece of the reply; gives out what is certain.
+    pub(crate) fn push_piece(&mut self, piece: &ReplyPiece) -> Vec<Delta> {
+        let thought = Some(&piece.reasoning).filter(|text| self.splits && !text.is_empty());
+        thought.map(|text| Delta::Reasoning(text.clone())).into_iter().chain(self.push(&piece.text)).collect()
+    }
+
     /// Takes text; gives out what is certain.
-    pub(crate) fn push(&mut self, text: &str) -> Vec<Delta> {
+    fn push(&mut self, text: &str) -> Vec<Delta> {
         let mut parts = Vec::new();
         self.splitter.push(text, &mut parts);
         self.parts(parts)
@@ -71,6 +82,22 @@ mod tests {
     use super::*;
     use crate::reply::Collected;
     use crate::tools::{Tool, ToolFormat};
+
+    #[test]
+    fn reasoning_of_a_channel_goes_before_the_text_of_its_piece() {
+        let pieces = [("Let me", ""), (" think", "<"), ("", "this> is it")];
+        let reply = |rule: ReasoningRule| {
+            let (mut parser, mut reply) = (ReplyParser::new(rule, None), Collected::default());
+            for (reasoning, text) in pieces {
+                let piece = ReplyPiece { reasoning: reasoning.into(), text: text.into(), ..ReplyPiece::default() };
+                parser.push_piece(&piece).iter().for_each(|delta| reply.push(delta));
+            }
+            parser.finish().iter().for_each(|delta| reply.push(delta));
+            (reply.reasoning, reply.content)
+        };
+        assert_eq!(reply(ReasoningRule::of_prompt("x")), ("Let me think".into(), "<this> is it".into()));
+        assert_eq!(reply(ReasoningRule::Keep), (String::new(), "<this> is it".into()));
+    }
 
     #[test]
     fn a_request_may_take_one_call_at_a_time() {

@@ -53,7 +53,7 @@ async fn whole(state: &State, mut jobs: Jobs, request: &ChatRequest, chunks: &Ch
         match event {
             JobEvent::Piece(piece) => {
                 likely[index].extend(logprobs::of_chat(&state.model, &piece.logprobs));
-                parser.push(&piece.text).iter().for_each(|delta| reply.push(delta));
+                parser.push_piece(&piece).iter().for_each(|delta| reply.push(delta));
             }
             JobEvent::Done(finished) => {
                 parser.finish().iter().for_each(|delta| reply.push(delta));
@@ -105,7 +105,7 @@ async fn write(
             JobEvent::Piece(piece) => {
                 n_tokens[index] += piece.tokens.len();
                 likely.extend(logprobs::of_chat(model, &piece.logprobs));
-                (parsers[index].push(&piece.text), None)
+                (parsers[index].push_piece(&piece), None)
             }
             JobEvent::Done(finished) => (parsers[index].finish(), Some(finished)),
             JobEvent::Failed(error) => return Err(ApiError::from(error).into()),

@@ -66,7 +66,7 @@ async fn whole(mut jobs: Jobs, request: &MessagesRequest, model: &str) -> Result
     let (mut parser, mut reply) = (chat.parser(), Collected::default());
     while let Some((_, event)) = jobs.next().await? {
         match event {
-            JobEvent::Piece(piece) => parser.push(&piece.text).iter().for_each(|delta| reply.push(delta)),
+            JobEvent::Piece(piece) => parser.push_piece(&piece).iter().for_each(|delta| reply.push(delta)),
             JobEvent::Done(finished) => {
                 parser.finish().iter().for_each(|delta| reply.push(delta));
                 let (reason, sequence) = blocks::stop_reason(&finished.reply.stop, own_stops, reply.has_whole_calls());
@@ -90,7 +90,7 @@ async fn write(out: &EventSender, mut jobs: Jobs, request: &MessagesRequest, mod
     let (mut parser, mut blocks, mut reply) = (chat.parser(), BlockEvents::default(), Collected::default());
     while let Some((_, event)) = out.wait(jobs.next()).await?? {
         let (deltas, finished) = match event {
-            JobEvent::Piece(piece) => (parser.push(&piece.text), None),
+            JobEvent::Piece(piece) => (parser.push_piece(&piece), None),
             JobEvent::Done(finished) => (parser.finish(), Some(finished)),
             JobEvent::Failed(error) => return Err(ApiError::from(error).into()),
             JobEvent::Started { .. } => continue,

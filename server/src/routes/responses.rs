@@ -47,7 +47,7 @@ async fn whole(mut jobs: Jobs, request: &ResponsesRequest, shape: &Shape) -> Res
         events.clear();
         match event {
             JobEvent::Piece(piece) => {
-                parser.push(&piece.text).iter().for_each(|delta| output.push(delta, &mut events));
+                parser.push_piece(&piece).iter().for_each(|delta| output.push(delta, &mut events));
             }
             JobEvent::Done(finished) => {
                 parser.finish().iter().for_each(|delta| output.push(delta, &mut events));
@@ -69,7 +69,7 @@ async fn write(out: &EventSender, mut jobs: Jobs, request: &ResponsesRequest, sh
     }
     while let Some((_, event)) = out.wait(jobs.next()).await?? {
         let (deltas, finished) = match event {
-            JobEvent::Piece(piece) => (parser.push(&piece.text), None),
+            JobEvent::Piece(piece) => (parser.push_piece(&piece), None),
             JobEvent::Done(finished) => (parser.finish(), Some(finished)),
             JobEvent::Failed(error) => return Err(ApiError::from(error).into()),
             JobEvent::Started { .. } => continue,
