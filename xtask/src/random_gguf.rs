@@ -1,5 +1,5 @@
-//! `cargo xtask random-model SHAPE FOLDER --gguf`: the shape as a GGUF file in Q4_0 with a head in Q6_K, as `llama-quantize` makes them
-//! of untied models. An 8B file is written in the time that the disk takes, without the 16 GB of its floats.
+//! `cargo xtask random-model SHAPE FOLDER --gguf`: the shape as a GGUF file in Q4_0 with a head in Q6_K, or in Q8_0 where its rows are no
+//! multiple of 256, as `llama-quantize` makes them of untied models. An 8B file is written in the time that the disk takes, without the 16 GB of its floats.
 //!
 //! *Format*: GGUF version 3, little endian: keys, tensors' names, extents (innermost first), types and places, then their bytes,
 //! each at a multiple of 32.
@@ -29,10 +29,12 @@ struct ElementType {
 
 const FLOAT: ElementType = ElementType { number: 0, block: 1, bytes: 4 };
 const Q4_0: ElementType = ElementType { number: 2, block: 32, bytes: 18 };
+const Q8_0: ElementType = ElementType { number: 8, block: 32, bytes: 34 };
 const Q6_K: ElementType = ElementType { number: 14, block: 256, bytes: 210 };
 
-/// 2^-7 and 2^-12 in half precision: scales of values of -8..=7, and of -32..=31 times steps of 1..=127.
+/// 2^-7, 2^-11 and 2^-12 in half precision: scales of values of -7..=7, of -128..=127, and of -32..=31 times steps of 1..=127.
 const SCALE_OF_Q4_0: u16 = 0x2000;
+const SCALE_OF_Q8_0: u16 = 0x1000;
 const SCALE_OF_Q6_K: u16 = 0x0c00;
 /// Bytes of a block of Q6_K: the lower and upper bits, then a step for each 16 values, then the scale.
 const BITS_OF_Q6_K: usize = 192;
@@ -92,7 +94,13 @@ fn block(ty: ElementType, random: &mut Random, to: &mut Vec<u8>) {
         0 => to.extend(1.0_f32.to_le_bytes()),
         2 => {
             to.extend(SCALE_OF_Q4_0.to_le_bytes());
+            let start = to.len();
             values(16, to);
+            to[start..].iter_mut().for_each(|both| *both = around_zero(*both));
+        }
+        8 => {
+            to.extend(SCALE_OF_Q8_0.to_le_bytes());
+            values(32, to);
         }
         _ => {
             values(BITS_OF_Q6_K, to);
@@ -102,6 +110,13 @@ fn block(ty: ElementType, random: &mut Random, to: &mut Vec<u8>) {
             to.extend(SCALE_OF_Q6_K.to_le_bytes());
         }
     }
+}
+
+/// Two numbers of Q4_0 whose mean over all bytes is zero: 0, which stands for -8, becomes 8, which stands for zero. Else each layer would add
+/// the same to all of a row, and 32 layers of 4,096 leave float16's range.
+fn around_zero(both: u8) -> u8 {
+    let one = |number: u8| if number == 0 { 8 } else { number };
+    one(both & 15) | one(both >> 4) << 4
 }
 
 fn tensors(shape: &Shape) -> Vec<Tensor> {
@@ -127,7 +142,8 @@ fn tensors(shape: &Shape) -> Vec<Tensor> {
         list.extend(of_layer.map(|(name, shape)| tensor(format!("blk.{layer}.{name}.weight"), shape)));
     }
     list.push(tensor("output_norm.weight".into(), vec![hidden]));
-    list.push(Tensor { name: "output.weight".into(), shape: vec![vocab, hidden], ty: Q6_K });
+    let ty = if hidden.is_multiple_of(Q6_K.block) { Q6_K } else { Q8_0 };
+    list.push(Tensor { name: "output.weight".into(), shape: vec![vocab, hidden], ty });
     list
 }
 

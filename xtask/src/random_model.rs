@@ -20,7 +20,7 @@ pub struct RandomModelArgs {
     shape: ShapeName,
     /// A folder that is not there yet.
     folder: PathBuf,
-    /// Write `model.gguf` in Q4_0, with a head in Q6_K, instead of a Hugging Face folder in bfloat16.
+    /// Write `model.gguf` in Q4_0, with a head in Q6_K or Q8_0, instead of a Hugging Face folder in bfloat16.
     #[arg(long)]
     gguf: bool,
 }
