@@ -91,8 +91,9 @@ pub trait Progress {
     /// A message to the user that is not an error.
     fn note(&mut self, text: &str);
     /// Whether the compilation is to end: asked after every megabyte or so that is read, converted, hashed or written, and between
-    /// two calls of the backend; within those, only the embedded backend asks, while it packs and keeps a weight, and while it lays out and writes a context binary. The
-    /// compilation then fails with [`CompileError::Cancelled`](crate::CompileError::Cancelled), and nothing that it has written is left.
+    /// two calls of the backend; within those, only the embedded backend asks, while it packs and keeps a weight, and while it lays out
+    /// and writes a context binary. The compilation then fails with [`CompileError::Cancelled`](crate::CompileError::Cancelled), and
+    /// nothing that it has written is left.
     fn cancelled(&self) -> bool {
         false
     }

@@ -144,6 +144,11 @@ impl Defaults {
         })
     }
 
+    /// Whether a variable may need a warning: the commands need not be built again to look for its flag where none does.
+    pub fn has_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+
     /// A warning of each variable that is called as a flag of this command is, and is not read.
     pub fn warnings(&self, command: &Command) -> Vec<String> {
         let warning = |name: &String| {

@@ -35,10 +35,11 @@ pub fn parse() -> Result<Cli, ExitCode> {
     })?;
     let parsed = matches(command).and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches)?;
-        let printer = Printer::new(cli.verbosity, cli.command.json());
-        let asked = Cli::command();
-        let asked = matches.subcommand_name().and_then(|name| asked.find_subcommand(name));
-        asked.map_or_else(Vec::new, |asked| defaults.warnings(asked)).iter().for_each(|text| printer.info(text));
+        if let Some(name) = matches.subcommand_name().filter(|_| defaults.has_others()) {
+            let printer = Printer::new(cli.verbosity, cli.command.json());
+            let warnings = Cli::command().find_subcommand(name).map_or_else(Vec::new, |asked| defaults.warnings(asked));
+            warnings.iter().for_each(|text| printer.info(text));
+        }
         Ok(cli)
     });
     parsed.map_err(|mut error| {

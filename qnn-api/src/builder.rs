@@ -144,8 +144,8 @@ impl GraphBuilder {
     }
 
     /// As [`GraphBuilder::constant`]; `watch` is asked every few megabytes while the embedded backend packs and keeps the contents
-    /// ([`ContextOptions::host_scratch`](crate::ContextOptions::host_scratch)), and may end it. Other libraries take them in one call, in which it is not asked.
-    /// It is called while the library is locked, so it must not use the library.
+    /// ([`ContextOptions::host_scratch`](crate::ContextOptions::host_scratch)), and may end it. Other libraries take them in one call, in
+    /// which it is not asked. It is called while the library is locked, so it must not use the library.
     ///
     /// # Errors
     /// [`Error::ConstantStopped`], as soon as `watch` breaks: the graph is as it was. Those of [`GraphBuilder::constant`].

@@ -35,7 +35,8 @@ pub const HOST_CONTEXT_OPTION_WATCH: u32 = 0x4753_0003;
 pub type HostWatchFn = unsafe extern "C" fn(data: *mut c_void, done_bytes: u64, total_bytes: u64) -> u32;
 
 /// Who watches `contextGetBinarySize`, which reads all weights once, `contextGetBinary`, which copies them, and, in a context with a
-/// [`HostScratchConfig`], `tensorCreateGraphTensor`, which packs and keeps them, and tells of 0 bytes until it is over. For `contextSetConfig`; it holds until the next of them, and one without a function only ends it.
+/// [`HostScratchConfig`], `tensorCreateGraphTensor`, which packs and keeps them, and tells of 0 bytes until it is over. For
+/// `contextSetConfig`; it holds until the next of them, and one without a function only ends it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HostWatchConfig {

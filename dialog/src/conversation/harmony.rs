@@ -4,7 +4,8 @@
 //! <|message|>..<|return|>`. A header may name a recipient (`to=functions.f`) and, behind `<|constrain|>`, a type of content.
 //!
 //! *What is given out*: the text of channel `final` and of messages without a channel; other channels are in
-//! [`Reply::messages`](crate::Reply), and that of `analysis` in [`ReplyPiece::reasoning`](crate::ReplyPiece). With `json-formatted` each piece of any message is a JSON object on a line of its own.
+//! [`Reply::messages`](crate::Reply), and that of `analysis` in [`ReplyPiece::reasoning`](crate::ReplyPiece). With `json-formatted` each
+//! piece of any message is a JSON object on a line of its own.
 //! *Traps*: control tokens are found by their ids, never in text. A reply that never opens a message is given as it is.
 //!
 //! *Source*: libGenie 1.21 for the prompt; the form of its replies could not be recorded (it compares a vocabulary file with a hash
